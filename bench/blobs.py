@@ -15,7 +15,7 @@ from sqlalchemy import insert
 
 from adaptlab_client import Client
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import Checkpoint
+from adaptlab_db.tables import CheckpointRow
 from adaptlab_stack.stack import Stack
 from bench.figures import Figure, Section, spread
 from bench.server import BASE
@@ -113,7 +113,9 @@ def _as_checkpoint(database_url: str, job: str, sha256: str) -> int:
     }
     sessions = session_factory(database_url)
     with sessions.begin() as session:
-        checkpoint = session.scalars(insert(Checkpoint).values(row).returning(Checkpoint.id)).one()
+        checkpoint = session.scalars(
+            insert(CheckpointRow).values(row).returning(CheckpointRow.id)
+        ).one()
     close(sessions)
     return checkpoint
 

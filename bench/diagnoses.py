@@ -15,7 +15,7 @@ from pathlib import Path
 from adaptlab.comparisons.diagnosis import Cause, Diagnosis, diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Schedule, TrialEvidence
 from adaptlab.comparisons.diagnosis_measures import SUCCEEDS_FROM
-from adaptlab.comparisons.diagnosis_rows import MeasuredRow, Place, evidence
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, SharedSetting, evidence
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
@@ -44,7 +44,7 @@ class Case:
     def diagnosis(self) -> Diagnosis:
         """Return the diagnosis of the subject."""
         task = by_name(TASKS, {"name": self.task, **DIGITS})
-        place = Place(task, task.chance(), self.base)
+        place = SharedSetting(task, task.chance(), self.base)
         diagnosed = evidence(self.rows, "full_finetuning", place)
         return next(
             diagnose(one)

@@ -16,7 +16,7 @@ from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, spec_digest, write_resolved
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Checkpoint
+from adaptlab_db.tables import CheckpointRow
 
 Arrays = dict[str, NDArray[np.float32]]
 BASE = "tiny-gpt2"
@@ -66,7 +66,7 @@ def an_adapter(
     if (classes := resolved.task.classes()) is not None:
         shape = resolved.family.shape_with_classes(classes)
     tensors = drawn(resolved.method.kept().trained(shape), 7)
-    row = Checkpoint(
+    row = CheckpointRow(
         job_id=job,
         attempt=1,
         replicate=SEED,

@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 from tests.making import a_resolved_spec
 
-from adaptlab_answers.jobs import JobLinks, JobView, Progress, QueuePlace
+from adaptlab_answers.jobs import JobLinks, JobView, QueuePlace, RunProgress
 from adaptlab_answers.studies import StudyLinks, StudyView
 
 NAMES = UUID("00000000-0000-7000-8000-000000000000")
@@ -27,7 +27,7 @@ def a_job_answer(name: str = "j1", **changes: Any) -> dict[str, Any]:
         error=None, cancel_requested=False, pause_requested=False, retry_of=None, attempt=0,
         attempts_max=3, base_model="tiny-sort", family="minigpt", task="sort_descending",
         method="lora", checks=(), budget_requested=None, trainable_parameters=16,
-        spec_digest="0" * 64, progress=Progress(step=0, total=4, eta_seconds=None),
+        spec_digest="0" * 64, progress=RunProgress(step=0, total=4, eta_seconds=None),
         queue=QueuePlace(name="cpu", priority=0, position=1), worker=None, owner="ada",
         project="default", labels={}, created_at=NOON, started_at=None, finished_at=None,
         heartbeat_at=None, spec={"kind": "adapt"}, resolved_spec=resolved, budget=resolved.budget,

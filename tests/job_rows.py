@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job
 
-from adaptlab_db.tables import Attempt, Job, JobEvent
+from adaptlab_db.tables import AttemptRow, Job, JobEvent
 
 Sessions = sessionmaker[Session]
 AGO = func.clock_timestamp() - timedelta(hours=1)
@@ -33,10 +33,10 @@ def change(sessions: Sessions, job_id: UUID, **values: object) -> None:
         session.execute(update(Job).where(Job.id == job_id).values(values))
 
 
-def attempts(sessions: Sessions, job_id: UUID) -> Sequence[Attempt]:
+def attempts(sessions: Sessions, job_id: UUID) -> Sequence[AttemptRow]:
     """The job's attempts, the first of them first."""
     with sessions() as session:
-        query = select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.attempt)
+        query = select(AttemptRow).where(AttemptRow.job_id == job_id).order_by(AttemptRow.attempt)
         return session.scalars(query).all()
 
 

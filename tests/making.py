@@ -35,9 +35,9 @@ from adaptlab.specs.spec import AdaptSpec, AnySpec, JobSpec, PretrainSpec, Resol
 from adaptlab.studies.study import StudySpec
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
-    Attempt,
+    AttemptRow,
     BaseModel,
-    Checkpoint,
+    CheckpointRow,
     Job,
     Membership,
     Project,
@@ -380,12 +380,12 @@ def answers_given(replicate: int = 0, right: int = 12, **changes: Any) -> result
     return results.AnswersGiven(**given | changes)
 
 
-def an_attention_map(replicate: int = 0, **changes: Any) -> results.AttentionMap:
+def an_attention_map(replicate: int = 0, **changes: Any) -> results.AttentionPatterns:
     """Patterns over five content positions and two learned ones.
 
     They have one sample, one layer and one head.
     """
-    return results.AttentionMap(
+    return results.AttentionPatterns(
         **{
             "replicate": replicate,
             "seed": replicate,
@@ -464,7 +464,7 @@ class MadeUpLedger(DatabaseLedger):
         if isinstance(lease, Claim) and lease.resolved_spec.kind == "pretrain":
             with self._sessions() as session:
                 there = session.scalars(
-                    select(Checkpoint.id).where(Checkpoint.job_id == lease.job_id).limit(1)
+                    select(CheckpointRow.id).where(CheckpointRow.job_id == lease.job_id).limit(1)
                 ).one_or_none()
             if there is None:
                 keep_checkpoints(self, lease)
@@ -514,8 +514,8 @@ def _lease_end() -> Any:
     return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, _LEASE_SECONDS)
 
 
-def _an_attempt(job_id: UUID, attempt: int, state: str) -> Attempt:
-    return Attempt(
+def _an_attempt(job_id: UUID, attempt: int, state: str) -> AttemptRow:
+    return AttemptRow(
         job_id=job_id,
         attempt=attempt,
         worker_id=uuid.uuid4(),
@@ -526,8 +526,8 @@ def _an_attempt(job_id: UUID, attempt: int, state: str) -> Attempt:
 
 def _a_base_checkpoint(
     session: Session, job_id: UUID, replicate: int, content: bytes
-) -> Checkpoint:
-    return Checkpoint(
+) -> CheckpointRow:
+    return CheckpointRow(
         job_id=job_id,
         attempt=1,
         replicate=replicate,

@@ -10,7 +10,7 @@ from typing import Protocol
 from adaptlab.measurements.reported_attention import NPY
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
-    AttentionMap,
+    AttentionPatterns,
     AttentionSummary,
     Checkpoint,
     Environment,
@@ -104,14 +104,14 @@ def weights_of(checkpoint: Checkpoint, note: str) -> bytes:
     return len(text).to_bytes(8, "little") + text + bytes(begin)
 
 
-def attention_of(spec: ResolvedSpec) -> tuple[AttentionMap, bytes] | None:
+def attention_of(spec: ResolvedSpec) -> tuple[AttentionPatterns, bytes] | None:
     """The base's attention on the first seed, and its file, or None."""
     maps = Expected.of(readable(spec)).maps
     if maps is None:
         return None
     shape = (maps.samples, maps.layers, maps.heads, maps.content, maps.content)
     figures = {"entropy": 1.0, "learned_mass": 0.0, "divergence": 0.0, "relative_deviation": 0.0}
-    told = AttentionMap(
+    told = AttentionPatterns(
         replicate=0,
         seed=spec.seeds[0],
         source="base",

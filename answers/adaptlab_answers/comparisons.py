@@ -11,7 +11,7 @@ from adaptlab.values import Value
 from adaptlab_answers.studies import StudyState
 
 
-class JobComparison(Value):
+class JobComparisonView(Value):
     """A comparison of selected jobs, with the warnings of all tables."""
 
     object: Literal["comparison"] = "comparison"
@@ -42,7 +42,7 @@ class ComparisonProgress(Value):
     computed: int
 
 
-class StudyComparison(JobComparison):
+class StudyComparisonView(JobComparisonView):
     """The comparison of a study."""
 
     study: StudyName

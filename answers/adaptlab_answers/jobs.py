@@ -34,7 +34,7 @@ class Estimate(Value):
     explanation: str
 
 
-class Progress(Value):
+class RunProgress(Value):
     """Steps done and in total; the estimate follows the attempt's first step.
 
     `phase` is that of a running job: `training`, or `evaluating` when all steps are done, whose
@@ -122,7 +122,7 @@ class JobSummary(Value):
     budget_requested: int | None
     trainable_parameters: int
     spec_digest: str
-    progress: Progress
+    progress: RunProgress
     queue: QueuePlace
     worker: WorkerReference | None
     owner: str

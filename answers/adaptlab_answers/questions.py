@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from adaptlab.questions.passes import PassKind, PassState, Place
+from adaptlab.questions.passes import ComparisonPlace, PassKind, PassState
 from adaptlab.questions.planning import Ending, NextPass, TableStanding
 from adaptlab.values import Value
 from adaptlab_answers.moments import Moment
@@ -17,7 +17,7 @@ class PassView(Value):
     """
 
     number: int
-    place: Place
+    place: ComparisonPlace
     method: str
     kind: PassKind
     seeds: tuple[int, ...]

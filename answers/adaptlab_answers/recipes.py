@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adaptlab.reproductions.claim import Claim, Preset, Versions, version_words
+from adaptlab.reproductions.claim import PaperClaim, Preset, Versions, version_words
 from adaptlab.reproductions.needs import Need
 from adaptlab.reproductions.recipe import PublishedTable
 from adaptlab.reproductions.recipe_report import RecipeReport
@@ -29,7 +29,7 @@ class RecipeSummary(Value):
     links: RecipeLinks
 
 
-class Recipes(Value):
+class RecipeList(Value):
     """All recipes, by name."""
 
     data: tuple[RecipeSummary, ...]
@@ -66,7 +66,7 @@ class RecipeView(Value):
     versions: Versions
     base_models: tuple[str, ...]
     tables: tuple[PublishedTable, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[PaperClaim, ...]
     presets: tuple[RecipePreset, ...]
     links: RecipeLinks
 

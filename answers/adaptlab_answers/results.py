@@ -31,7 +31,7 @@ class Curve(Value):
         )
 
 
-class Curves(Value):
+class CurvesView(Value):
     """The curves of one attempt."""
 
     data: tuple[Curve, ...]
@@ -173,7 +173,7 @@ class CheckpointView(Value):
     links: CheckpointLinks
 
 
-class Checkpoints(Value):
+class CheckpointList(Value):
     """The checkpoints of one attempt."""
 
     data: tuple[CheckpointView, ...]

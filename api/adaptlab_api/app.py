@@ -24,7 +24,7 @@ from adaptlab_api.doors.open_requests import OpenRequests
 from adaptlab_api.doors.request_rate import RequestRate, WrongTokens
 from adaptlab_api.doors.request_record import RequestRecord
 from adaptlab_api.doors.time_limit import TimeLimit
-from adaptlab_api.limits.auditing import AuditLog
+from adaptlab_api.limits.auditing import AuditWriter
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.request_counts import Key, RequestCounts
 from adaptlab_api.limits.turns import Turns
@@ -149,7 +149,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         feed = Feed(events.Lookout(sessions), _still_good(sessions))
         buckets = Buckets(settings.broker_url)
         readiness = Readiness(settings)
-        audit_log = AuditLog(sessions)
+        audit_log = AuditWriter(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
         planner = QuestionPlanner(

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from adaptlab_api.answers.problems import ProblemDocument
+from adaptlab_api.answers.problems import ProblemBody
 from adaptlab_api.requests.describing import behind_the_gate, shared_parts, with_shared_errors
 from adaptlab_api.requests.routing import API_PREFIX, ApiRoute
 from adaptlab_services.settings import Settings
@@ -48,7 +48,7 @@ def describe(app: FastAPI) -> Document:
         if isinstance(route, ApiRoute):
             for name, adapter in route.bodies.items():
                 schemas |= _body_schemas(name, adapter)
-    schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemDocument), suffix="")
+    schemas |= _body_schemas("ProblemDocument", TypeAdapter(ProblemBody), suffix="")
     document["components"] = {"schemas": dict(sorted(schemas.items())), **shared_parts()}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

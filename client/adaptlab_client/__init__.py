@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from adaptlab.measurements.theory_report import Check as Check
     from adaptlab.reproductions.claims import ClaimVerdict as ClaimVerdict
     from adaptlab.reproductions.recipe import RecipeRef as RecipeRef
+    from adaptlab.reproductions.recipe_report import EffortRow as ReportRow
     from adaptlab.reproductions.recipe_report import ReportCell as ReportCell
-    from adaptlab.reproductions.recipe_report import ReportRow as ReportRow
     from adaptlab.reproductions.recipe_report import ReportTable as ReportTable
     from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.studies.study_plan import SkippedCell as SkippedCell
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from adaptlab_answers.jobs import JobSummary as JobSummary
     from adaptlab_answers.jobs import JobView as JobView
     from adaptlab_answers.jobs import Preview as Preview
-    from adaptlab_answers.jobs import Progress as Progress
     from adaptlab_answers.jobs import ProgressNews as ProgressNews
+    from adaptlab_answers.jobs import RunProgress as Progress
     from adaptlab_answers.models import BaseModelView as BaseModelView
     from adaptlab_answers.models import BudgetAnswer as BudgetAnswer
     from adaptlab_answers.models import DatasetView as DatasetView

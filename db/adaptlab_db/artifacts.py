@@ -26,10 +26,10 @@ from adaptlab_db.errors import (
 )
 from adaptlab_db.staging import staged_bytes
 from adaptlab_db.stores.postgres import CHUNK_BYTES, PostgresStore, of_equal_size
-from adaptlab_db.stores.store import POSTGRES, Place, Stores
+from adaptlab_db.stores.store import POSTGRES, BytesPlace, Stores
 from adaptlab_db.tables import Artifact, ArtifactChunk, Table
 
-__all__ = ["CHUNK_BYTES", "ArtifactStore", "Located", "StoredArtifact", "streamed"]
+__all__ = ["CHUNK_BYTES", "ArtifactStore", "LocatedArtifact", "StoredArtifact", "streamed"]
 
 HELD_BYTES = 2**20
 """Bytes of an incoming artifact that are kept in memory; more go to a file."""
@@ -44,13 +44,13 @@ class StoredArtifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedArtifact:
     """The place and size of an artifact when it was looked up.
 
     The bytes may have moved since.
     """
 
-    place: Place
+    place: BytesPlace
     size: int
 
 
@@ -116,7 +116,7 @@ class ArtifactStore:
         if deleted is None:
             return False
         if deleted.state != "collected":
-            self.drop(Place(deleted.store, sha256, deleted.key))
+            self.drop(BytesPlace(deleted.store, sha256, deleted.key))
         return True
 
     def read(self, sha256: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
@@ -132,7 +132,9 @@ class ArtifactStore:
             start += len(content)
             yield content
 
-    def piece(self, located: Located, start: int, stop: int) -> tuple[Located, bytes]:
+    def piece(
+        self, located: LocatedArtifact, start: int, stop: int
+    ) -> tuple[LocatedArtifact, bytes]:
         """Read at least one byte from `start` on.
 
         Also returns the artifact's current place.
@@ -147,7 +149,7 @@ class ArtifactStore:
         # The bytes were moved to another store during the read.
         return now, self._stores.named(now.place.store).read(self._session, now.place, start, stop)
 
-    def locate(self, sha256: str) -> Located:
+    def locate(self, sha256: str) -> LocatedArtifact:
         """Look up an artifact; raises `ArtifactNotFound` or `ArtifactGone`."""
         columns = (Artifact.size, Artifact.store, Artifact.key, Artifact.state, Artifact.reason)
         row = self._session.execute(select(*columns).where(Artifact.sha256 == sha256)).one_or_none()
@@ -155,7 +157,7 @@ class ArtifactStore:
             raise ArtifactNotFound(sha256)
         if row.state != "ready":
             raise ArtifactGone(sha256, row.state, row.reason or "")
-        return Located(Place(row.store, sha256, row.key), row.size)
+        return LocatedArtifact(BytesPlace(row.store, sha256, row.key), row.size)
 
     def size(self, sha256: str) -> int:
         """Return the size of an artifact in bytes.
@@ -164,7 +166,7 @@ class ArtifactStore:
         """
         return self.locate(sha256).size
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: BytesPlace) -> None:
         """Delete bytes without an artifact.
 
         In stores outside the database, they are deleted after the commit.
@@ -195,7 +197,7 @@ class ArtifactStore:
         # Renaming does not rewrite the bytes, which Postgres keeps outside the row.
         adopt = update(ArtifactChunk).where(mine).values(sha256=stored.sha256)
         drop = delete(ArtifactChunk).where(mine)
-        is_taken = self._adopt(stored, Place(POSTGRES, stored.sha256))
+        is_taken = self._adopt(stored, BytesPlace(POSTGRES, stored.sha256))
         self._session.execute(
             adopt if is_taken else drop, execution_options={"synchronize_session": False}
         )
@@ -219,7 +221,7 @@ class ArtifactStore:
         )
         return touched.one_or_none() is not None
 
-    def _adopt(self, stored: StoredArtifact, place: Place) -> bool:
+    def _adopt(self, stored: StoredArtifact, place: BytesPlace) -> bool:
         """Make `place` that of the artifact, unless it has bytes elsewhere.
 
         Returns True if `place` is now that of the artifact.
@@ -242,7 +244,9 @@ class ArtifactStore:
         )
         return True
 
-    def _insert_or_lock(self, stored: StoredArtifact, place: Place) -> tuple[Place, str] | None:
+    def _insert_or_lock(
+        self, stored: StoredArtifact, place: BytesPlace
+    ) -> tuple[BytesPlace, str] | None:
         """Insert or lock the row; return the earlier place and state.
 
         None if the row is new.
@@ -265,7 +269,7 @@ class ArtifactStore:
             )
             .returning(Artifact.store, Artifact.key, Artifact.state, is_new.label("is_new"))
         ).one()
-        return None if row.is_new else (Place(row.store, stored.sha256, row.key), row.state)
+        return None if row.is_new else (BytesPlace(row.store, stored.sha256, row.key), row.state)
 
 
 def stores_of(session: Session) -> Stores:
@@ -315,7 +319,7 @@ def _keeps_artifact(key: Reference) -> bool:
     return key.column is Artifact.__table__.c.sha256 and key.ondelete != "CASCADE"
 
 
-def _drop_after_commit(session: Session, place: Place) -> None:
+def _drop_after_commit(session: Session, place: BytesPlace) -> None:
     """Delete the bytes after the commit.
 
     If that fails, collection deletes them later.

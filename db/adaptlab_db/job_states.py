@@ -17,7 +17,7 @@ Mark = Literal["ring", "dashes", "dot", "bars", "check", "cross", "slash", "excl
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StateLook:
     """The colour of a state on pages, and the mark beside its name."""
 
     colour: Colour
@@ -36,7 +36,7 @@ class State:
         look: colour and mark on pages.
     """
 
-    look: Look
+    look: StateLook
     followers: tuple[JobState, ...] = ()
     outcome: AttemptOutcome | None = None
     is_pending: bool = False
@@ -45,21 +45,21 @@ class State:
 STATES: Mapping[JobState, State] = MappingProxyType(
     {
         "waiting": State(
-            Look("outlined", "dashes"), ("queued", "cancelled", "failed"), is_pending=True
+            StateLook("outlined", "dashes"), ("queued", "cancelled", "failed"), is_pending=True
         ),
         "queued": State(
-            Look("still", "ring"),
+            StateLook("still", "ring"),
             ("running", "cancelled", "failed", "paused"),
             "released",
             is_pending=True,
         ),
         "running": State(
-            Look("active", "dot"), ("succeeded", "failed", "cancelled", "queued", "paused")
+            StateLook("active", "dot"), ("succeeded", "failed", "cancelled", "queued", "paused")
         ),
-        "paused": State(Look("warn", "bars"), ("queued", "cancelled"), "paused"),
-        "succeeded": State(Look("good", "check"), outcome="succeeded"),
-        "failed": State(Look("bad", "cross"), outcome="failed"),
-        "cancelled": State(Look("outlined", "slash"), outcome="cancelled"),
+        "paused": State(StateLook("warn", "bars"), ("queued", "cancelled"), "paused"),
+        "succeeded": State(StateLook("good", "check"), outcome="succeeded"),
+        "failed": State(StateLook("bad", "cross"), outcome="failed"),
+        "cancelled": State(StateLook("outlined", "slash"), outcome="cancelled"),
     }
 )
 

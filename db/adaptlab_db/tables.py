@@ -636,8 +636,8 @@ class StudyShare(Table):
 class StudyDecision(Table):
     """What a study with a question knew at one look, and decided.
 
-    `look` is the whole `adaptlab.questions.planning.Look`. It follows from `question`, `hours` and
-    `states`, which are those of all passes that had been planned before, by number.
+    `look` is the whole `adaptlab.questions.planning.StudyKnowledge`. It follows from `question`,
+    `hours` and `states`, which are those of all passes that had been planned before, by number.
     """
 
     __tablename__ = "study_decisions"
@@ -881,7 +881,7 @@ class WebhookDelivery(Table):
     error: Mapped[str | None]
 
 
-class Attempt(Table):
+class AttemptRow(Table):
     """One lease on a job, from claim to end; never overwritten."""
 
     __tablename__ = "attempts"
@@ -964,7 +964,7 @@ class Replicate(Table):
     prompt: Mapped[dict[str, object] | None] = mapped_column(JSONB(none_as_null=True))
 
 
-class MetricPoint(Table):
+class MetricPointRow(Table):
     """One value of one curve; NULL if the value was not finite.
 
     Triggers instead of a foreign key tie it to its attempt. A key would look the attempt up for
@@ -981,7 +981,7 @@ class MetricPoint(Table):
     value: Mapped[float | None]
 
 
-class Evaluation(Table):
+class EvaluationRow(Table):
     """The score of one replicate on one task and split.
 
     It is the base model's if not `attached`. `base_model` is another one on which it was measured,
@@ -1069,7 +1069,7 @@ class ItemOutcome(Table):
     clusters: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
 
 
-class Measure(Table):
+class MeasureRow(Table):
     """The value of a task's metric on the items of an evaluation.
 
     `statistics` are those of every item from whose sums the value follows, packed as by
@@ -1130,7 +1130,7 @@ class GivenAnswers(Table):
     answers: Mapped[list[Json]] = mapped_column(JSONB)
 
 
-class AttentionMap(Table):
+class AttentionMapRow(Table):
     """The attention patterns of one replicate.
 
     The array is an artifact in `.npy` format.
@@ -1158,7 +1158,7 @@ class AttentionMap(Table):
     samples: Mapped[Json]
 
 
-class AttentionSummary(Table):
+class AttentionSummaryRow(Table):
     """The figures of one head of one layer of an attention map."""
 
     __tablename__ = "attention_summaries"
@@ -1182,7 +1182,7 @@ class AttentionSummary(Table):
     relative_deviation: Mapped[float]
 
 
-class Checkpoint(Table):
+class CheckpointRow(Table):
     """The trained tensors of one selected replicate."""
 
     __tablename__ = "checkpoints"
@@ -1205,7 +1205,7 @@ class Checkpoint(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
-class TheoryReport(Table):
+class TheoryReportRow(Table):
     """The result of one theory check.
 
     `place` is its position in the order of measurement.
@@ -1249,7 +1249,7 @@ class LeaseArtifact(Table):
     sent_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
-class TrainingState(Table):
+class TrainingStateRow(Table):
     """The newest saved state of a training that has not ended, one per job."""
 
     __tablename__ = "training_states"

@@ -43,9 +43,9 @@ from sqlalchemy.orm.session import SessionTransaction
 from sqlalchemy.sql.dml import UpdateBase
 
 from adaptlab_db.tables import (
-    AttentionMap,
+    AttentionMapRow,
     BaseModel,
-    Evaluation,
+    EvaluationRow,
     Job,
     JobMetric,
     Study,
@@ -83,8 +83,8 @@ _UNTOLD = "nothing"
 _PARENTS: Mapping[str, Any] = {  # Any: classes of tables
     "job_id": Job,
     "study_id": Study,
-    "evaluation_id": Evaluation,
-    "map_id": AttentionMap,
+    "evaluation_id": EvaluationRow,
+    "map_id": AttentionMapRow,
 }
 _NAMED = r'\s+(?:ONLY\s+)?(?:"?public"?\s*\.\s*)?"?(\w+)\b"?(?!\.)'
 _READS = re.compile(rf"(?:FROM|JOIN|USING|TABLE|COPY|,){_NAMED}(?:\s+AS\s+(\w+))?", re.IGNORECASE)
@@ -195,7 +195,7 @@ def _by_column(
     visible: tuple[int, ...], receiving: tuple[int, ...]
 ) -> Mapping[str, Any]:  # Any: functions of a table or alias
     jobs, studies, evaluations, maps = (
-        _ids(parent, visible, receiving) for parent in (Job, Study, Evaluation, AttentionMap)
+        _ids(parent, visible, receiving) for parent in (Job, Study, EvaluationRow, AttentionMapRow)
     )
 
     # Functions, because an expression would name the table even where an alias of it is read.

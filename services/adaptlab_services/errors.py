@@ -10,7 +10,7 @@ MOST_NAMED = 5
 """Number of those that need a thing that the message about its deletion names."""
 
 
-class NotFound(AdaptlabError):
+class ResourceNotFound(AdaptlabError):
     """A resource that does not exist or that the caller cannot see."""
 
     def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
@@ -20,7 +20,7 @@ class NotFound(AdaptlabError):
         self.id = str(id)
 
 
-class NoReport(NotFound):
+class NoReport(ResourceNotFound):
     """A request for the report of a study that was not created from a recipe."""
 
     def __init__(self, study: str) -> None:
@@ -31,7 +31,7 @@ class NoReport(NotFound):
         self.id = study
 
 
-class NoPicture(NotFound):
+class NoPicture(ResourceNotFound):
     """A picture that is not there, with the reason as a sentence."""
 
     def __init__(self, reason: str) -> None:
@@ -40,7 +40,7 @@ class NoPicture(NotFound):
         self.id = ""
 
 
-class Conflict(AdaptlabError):
+class StateConflict(AdaptlabError):
     """A request that the resource's present state does not allow.
 
     `needs` lists what does not allow it, if that can be listed.
@@ -55,7 +55,7 @@ class Conflict(AdaptlabError):
         self.needs = tuple(needs)
 
 
-class StillNeeded(Conflict):
+class StillNeeded(StateConflict):
     """A deletion of what something else needs, which `needs` lists."""
 
     def __init__(self, what: str, needs: Sequence[Problem]) -> None:
@@ -150,7 +150,7 @@ class Forbidden(AdaptlabError):
         self.detail = detail
 
 
-class Unauthorised(AdaptlabError):
+class NotAuthorised(AdaptlabError):
     """A token that is missing, malformed, unknown, expired or revoked.
 
     The message does not reveal which.

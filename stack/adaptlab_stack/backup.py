@@ -16,7 +16,7 @@ from adaptlab_db.artifacts import stores_of
 from adaptlab_db.errors import BytesMissing
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.stores.directory import write_durably
-from adaptlab_db.stores.store import Place
+from adaptlab_db.stores.store import BytesPlace
 from adaptlab_db.tables import Artifact
 from adaptlab_services.server.stores import stores
 from adaptlab_services.settings import Settings
@@ -148,7 +148,7 @@ def _copy_artifact(session: Session, row: ArtifactRow, folder: Path) -> bool:
 
 
 def _bytes(session: Session, row: ArtifactRow, seen: Callable[[bytes], None]) -> Iterator[bytes]:
-    store, place = stores_of(session).named(row.store), Place(row.store, row.sha256, row.key)
+    store, place = stores_of(session).named(row.store), BytesPlace(row.store, row.sha256, row.key)
     start = 0
     while start < row.size:
         content = store.read(session, place, start, row.size)

@@ -18,7 +18,7 @@ LOG_BYTES = 10 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class EmbeddedPasswords:
     """Passwords of the embedded servers, to which local users can connect.
 
     `postgres` belongs to the tables' owner, `api` and `worker` to the roles that use the tables.
@@ -136,12 +136,12 @@ class DataDirectory:
         finally:
             os.close(descriptor)
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> EmbeddedPasswords:
         """Return the passwords of the servers, created on first use."""
         if not self.credentials_file.exists():
-            created = {field.name: secrets.token_urlsafe(24) for field in fields(Credentials)}
+            created = {field.name: secrets.token_urlsafe(24) for field in fields(EmbeddedPasswords)}
             write_private(self.credentials_file, json.dumps(created))
-        return Credentials(**json.loads(self.credentials_file.read_text()))
+        return EmbeddedPasswords(**json.loads(self.credentials_file.read_text()))
 
     def write_state(self, state: StackState) -> None:
         """Publish the servers' addresses and the running processes."""

@@ -82,7 +82,7 @@ def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
     run = study.begin(client)
     console.print(f"Study {run.name}: {progress_line(run.study)}")
     with progress(console) as show_progress:
-        ended = study.finish(client, run, Begun(show_progress, stack.log))
+        ended = study.finish(client, run, DemoProgress(show_progress, stack.log))
     jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
     tokens = " ".join(str(digit) for digit in study.FIGURE_INPUT)
@@ -110,7 +110,7 @@ def progress(console: Console) -> "Generator[ShowProgress]":
         yield Lines(partial(console.print, highlight=False, soft_wrap=True))
 
 
-class Begun:
+class DemoProgress:
     """Shows progress, and requires that a job runs within `PATIENCE`.
 
     Args:

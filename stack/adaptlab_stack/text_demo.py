@@ -22,7 +22,7 @@ from adaptlab_client import Client, Conflict
 from adaptlab_client.resources.study_run import StudyRun
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.demo import (
-    Begun,
+    DemoProgress,
     demo_stack,
     print_conclusions,
     print_places,
@@ -109,7 +109,7 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
             try:
                 run = _begun(client, records)
                 with progress(console) as show_progress:
-                    study.finish(client, run, Begun(show_progress, stack.log))
+                    study.finish(client, run, DemoProgress(show_progress, stack.log))
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
             print_conclusions(console, run.comparison())

@@ -43,7 +43,7 @@ QUESTIONS: Sequence[tuple[type[BaseModel], Sequence[str]]] = (
     (results.Attempts, ("jobs", "{job}", "attempts")),
     (attention.Maps, ("jobs", "{job}", "attention")),
     (studies.StudyView, ("studies", "small")),
-    (comparisons.StudyComparison, ("studies", "small", "comparison")),
+    (comparisons.StudyComparisonView, ("studies", "small", "comparison")),
     (recipes.RecipeView, RECIPE),
     (models.Methods, ("methods",)),
     (models.BaseModelView, ("base-models", "tiny-sort")),

@@ -19,7 +19,7 @@ from tests.making import (
     an_adapt_spec,
 )
 
-from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, Job, User
+from adaptlab_db.tables import AttentionMapRow, CheckpointRow, EvaluationRow, Job, User
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
@@ -53,16 +53,16 @@ def make_things(api: TestClient, sessions: Sessions, project: str, owner: str) -
         job = a_job(session, spec, owner=owner, project=project, state="succeeded")
         queued = a_job(session, owner=owner, project=project, base_model=name)
         checkpoint = session.scalars(
-            select(Checkpoint.id).join(Job, Job.id == Checkpoint.job_id)
+            select(CheckpointRow.id).join(Job, Job.id == CheckpointRow.job_id)
             .where(Job.project_id == a_project(session, project)).limit(1)
         ).one()  # fmt: skip
-        evaluation = Evaluation(
+        evaluation = EvaluationRow(
             job_id=job, attempt=1, replicate=0, seed=0, task_name="sort_descending",
             task={"name": "sort_descending"},
             split="test", correct=1, total=2,
         )  # fmt: skip
-        sha256 = session.scalars(select(Checkpoint.artifact_sha256).limit(1)).one()
-        pattern = AttentionMap(
+        sha256 = session.scalars(select(CheckpointRow.artifact_sha256).limit(1)).one()
+        pattern = AttentionMapRow(
             job_id=job, attempt=1, replicate=0, seed=0, source="adapted", artifact_sha256=sha256,
             shape=[1, 1, 1, 2, 2], axes=list("slhqk"),
             learned_positions=0, target_start=0, samples={"tokens": [[1, 2]]},

@@ -18,7 +18,7 @@ from adaptlab_api.requests.routing import ApiRoute, ClosedRoute
 from adaptlab_api.requests.rules import rule_of
 from adaptlab_db import visibility
 from adaptlab_db.tables import (
-    Evaluation,
+    EvaluationRow,
     Job,
     JobEvent,
     Membership,
@@ -317,7 +317,9 @@ def test_who_receives_nothing_keeps_the_statements(sessions: Sessions) -> None:
     for receiving in ((), (here,)):
         info = {visibility.VISIBLE: (here,), visibility.RECEIVING: receiving}
         with visibility.guarded(sessions)(info=info) as session, session.begin():
-            session.execute(select(Job.id, Evaluation.id).where(Evaluation.job_id == Job.id)).all()
+            session.execute(
+                select(Job.id, EvaluationRow.id).where(EvaluationRow.job_id == Job.id)
+            ).all()
     plain, shared = (statement for statement in sent if "evaluations" in statement)
     assert "share" not in plain
     assert shared.count("FROM shared_jobs") == 2, "once per table"

@@ -30,7 +30,7 @@ from tests.making import (
 from adaptlab.measurements.results import CheckpointWritten, Metrics
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import AuditEntry, Checkpoint, MetricPoint
+from adaptlab_db.tables import AuditEntry, CheckpointRow, MetricPointRow
 from adaptlab_services.leases.lease_views import LeaseView
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.settings import Settings
@@ -91,8 +91,8 @@ def test_what_is_recorded_and_ended_twice_is_stored_once(
         ended = cluster.under(lease, "end", {"outcome": "succeeded"})
         assert ended.status_code == 200, ended.text
     with sessions() as session:
-        assert session.scalars(select(func.count()).select_from(MetricPoint)).one() == 3
-        kept = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
+        assert session.scalars(select(func.count()).select_from(MetricPointRow)).one() == 3
+        kept = select(CheckpointRow.artifact_sha256).where(CheckpointRow.job_id == job_id)
         assert session.scalars(kept).one() == sha256
     assert job(sessions, job_id).state == "succeeded"
     assert cluster.post(f"/v1/workers/{cluster.id}/goodbye").status_code == 204

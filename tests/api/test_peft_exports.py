@@ -19,7 +19,7 @@ from tests.making import a_base_model
 from tests.texts import reviews, stored
 
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Artifact, Checkpoint
+from adaptlab_db.tables import Artifact, CheckpointRow
 
 Sessions = sessionmaker[Session]
 
@@ -120,7 +120,9 @@ def test_a_family_that_peft_cannot_adapt(api: TestClient, sessions: Sessions) ->
 def test_a_base_model_is_no_adapter(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = a_base_model(session)
-        (checkpoint, *_) = session.scalars(select(Checkpoint.id).where(Checkpoint.job_id == job))
+        (checkpoint, *_) = session.scalars(
+            select(CheckpointRow.id).where(CheckpointRow.job_id == job)
+        )
     code, detail = refusal(api, checkpoint)
     assert code == "no_peft_form"
     assert "is a base model, not an adapter" in detail
@@ -129,7 +131,7 @@ def test_a_base_model_is_no_adapter(api: TestClient, sessions: Sessions) -> None
 def test_a_checkpoint_of_other_tensors_is_refused(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         checkpoint, *_ = an_adapter(session, {"name": "lora", "rank": 2})
-        row = session.get_one(Checkpoint, checkpoint)
+        row = session.get_one(CheckpointRow, checkpoint)
         row.artifact_sha256 = ArtifactStore(session).write([b"no tensors"]).sha256
     assert refusal(api, checkpoint)[0] == "bad_checkpoint"
 
@@ -137,7 +139,7 @@ def test_a_checkpoint_of_other_tensors_is_refused(api: TestClient, sessions: Ses
 def test_bytes_that_were_collected(api: TestClient, sessions: Sessions) -> None:
     with sessions.begin() as session:
         checkpoint, *_ = an_adapter(session, {"name": "lora", "rank": 2})
-        row = session.get_one(Checkpoint, checkpoint)
+        row = session.get_one(CheckpointRow, checkpoint)
         artifact = session.get_one(Artifact, row.artifact_sha256)
         artifact.state, artifact.reason = "collected", "old"
     assert api.get(f"/v1/checkpoints/{checkpoint}/peft").status_code == 410

@@ -14,7 +14,7 @@ from tests.api.people import somebody
 from tests.making import a_base_model, a_job, a_study_document, an_adapt_document
 from tests.watching import statements
 
-from adaptlab_db.tables import Attempt, Job, UsageCount
+from adaptlab_db.tables import AttemptRow, Job, UsageCount
 from adaptlab_services.limits import quotas, usage_counts
 from adaptlab_services.limits.usage_counts import DAYS
 from adaptlab_services.settings import Settings
@@ -37,7 +37,7 @@ def has_run(sessions: Sessions, hours: float, days_ago: int = 0, queue: str = "c
     with sessions.begin() as session:
         job_id = a_job(session, state="succeeded", queue=queue, finished_at=ended)
         times = {"started_at": ended - hours * HOUR, "ended_at": ended}
-        session.execute(update(Attempt).where(Attempt.job_id == job_id).values(times))
+        session.execute(update(AttemptRow).where(AttemptRow.job_id == job_id).values(times))
     return ended.date()
 
 
@@ -81,7 +81,7 @@ def test_an_attempt_that_runs_counts_until_now(
     with sessions.begin() as session:
         job_id = a_job(session, state="running")
         begun = {"started_at": datetime.now(UTC) - 7 * HOUR}
-        session.execute(update(Attempt).where(Attempt.job_id == job_id).values(begun))
+        session.execute(update(AttemptRow).where(AttemptRow.job_id == job_id).values(begun))
     with a_server(settings, token, max_queue_hours={"cpu": 7}) as api:
         assert api.post("/v1/jobs", json=an_adapt_document()).status_code == 429
         assert api.get(f"/v1/jobs/{job_id}").json()["state"] == "running"

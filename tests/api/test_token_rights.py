@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_member, a_project, a_user
 
 from adaptlab_db.tables import Token, User
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import issued_tokens
 from adaptlab_services.people.access import access_of
 from adaptlab_services.people.admission import Admissions
@@ -213,7 +213,7 @@ def test_a_token_that_has_just_ended_makes_no_other(sessions: Sessions, column: 
         found = access_of(session, principal)
     with sessions.begin() as session:
         session.execute(update(Token).values({column: func.clock_timestamp()}))
-    with sessions.begin() as session, pytest.raises(Unauthorised):
+    with sessions.begin() as session, pytest.raises(NotAuthorised):
         issued_tokens.create(session, principal, found, NewToken(name="new"))
 
 

@@ -19,7 +19,7 @@ from tests.chaos.histories import report
 from tests.chaos.invariants import violations
 from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 
-from adaptlab_services.errors import Conflict, LeaseLost
+from adaptlab_services.errors import LeaseLost, StateConflict
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle.claims import Claim
@@ -330,7 +330,7 @@ class LedgerMachine(RuleBasedStateMachine):
         job.step = claim.resolved_spec.training.steps
 
     def _conflicts(self, ask: Callable[[Session, Principal, UUID], object], job_id: UUID) -> None:
-        with pytest.raises(Conflict), self._sessions.begin() as session:
+        with pytest.raises(StateConflict), self._sessions.begin() as session:
             ask(session, a_principal(session), job_id)
 
     def _refused(self, call: Callable[[], object]) -> None:

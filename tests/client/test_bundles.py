@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from adaptlab.bundle import bounds
 from adaptlab.bundle.bounds import pairs_of
-from adaptlab.bundle.contents import Evidence, TableEvidence
+from adaptlab.bundle.contents import ClaimEvidence, TableEvidence
 from adaptlab.bundle.decision import plain
 from adaptlab.errors import BrokenBundle
 from adaptlab.statistics import Scores
@@ -28,7 +28,7 @@ from adaptlab_client import Client, Conflict, DigestMismatch
 from adaptlab_client.cli.main import application
 from adaptlab_client.resources.bundles import save_bundle
 from adaptlab_client.transport.connection import Connection, Retries
-from adaptlab_client.transport.discovery import Server
+from adaptlab_client.transport.discovery import ServerAddress
 
 Change = Callable[[bytes], bytes] | None
 Members = dict[str, bytes]
@@ -173,7 +173,7 @@ def test_what_arrives_broken_is_not_kept(bundle: Path, tmp_path: Path) -> None:
         header = {"Content-Digest": "sha-256=:" + "A" * 43 + "=:"}
         return httpx.Response(200, content=bundle.read_bytes(), headers=header)
 
-    server = Server("http://127.0.0.1:1", "token")
+    server = ServerAddress("http://127.0.0.1:1", "token")
     with (
         Connection(
             server, retries=Retries(attempts=1), seconds=1, transport=httpx.MockTransport(answer)
@@ -567,7 +567,7 @@ def test_what_all_pairs_compare_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     rows.append(Scores(method="other", budget=7, **one))
     assert pairs_of(rows) == 1 + 1 + 2 * 3
     table = TableEvidence(base_model="b", task="t", reference=None, scores=tuple(rows), jobs=())
-    found = Evidence(tables=(table, table))
+    found = ClaimEvidence(tables=(table, table))
     monkeypatch.setattr(bounds, "MOST_PAIRED_OUTCOMES", 2 * 8 * 16)
     bounds.check_evidence(found)
     monkeypatch.setattr(bounds, "MOST_PAIRED_OUTCOMES", 2 * 8 * 16 - 1)

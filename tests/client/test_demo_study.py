@@ -12,7 +12,7 @@ from adaptlab.measurements import results
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study
-from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, Begun, Lines
+from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, DemoProgress, Lines
 
 Sessions = sessionmaker[Session]
 MOST_LINES, WIDTH = 19, 80
@@ -113,7 +113,7 @@ def test_a_demo_without_a_worker_ends_with_the_end_of_its_log() -> None:
     now = 0.0
     shown: list[StudyView] = []
     log = "\n".join(f"line {number}" for number in range(9))
-    tell = Begun(shown.append, {"worker": log}.__getitem__, lambda: now)
+    tell = DemoProgress(shown.append, {"worker": log}.__getitem__, lambda: now)
     tell(a_study_answer(name="demo", jobs={"queued": 6, "running": 0}))
     now = PATIENCE + 1
     with pytest.raises(demo_study.StudyFailed, match=r"in 120 s\. The end of its log:\nline 4\n"):
@@ -123,7 +123,7 @@ def test_a_demo_without_a_worker_ends_with_the_end_of_its_log() -> None:
 
 def test_a_demo_waits_for_a_job_that_has_begun() -> None:
     now = 0.0
-    tell = Begun(lambda _: None, {}.__getitem__, lambda: now)
+    tell = DemoProgress(lambda _: None, {}.__getitem__, lambda: now)
     tell(a_study_answer(name="demo", jobs={"queued": 5, "running": 1}))
     now = PATIENCE + 1
     tell(a_study_answer(name="demo", jobs={"queued": 6}))

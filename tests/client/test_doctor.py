@@ -15,7 +15,7 @@ from adaptlab_answers.server import Expiry
 from adaptlab_client import Client
 from adaptlab_client.errors import NoServer
 from adaptlab_client.machine.doctor import (
-    Finding,
+    CheckResult,
     examine,
     of_clock,
     of_compiler,
@@ -34,7 +34,7 @@ OF_THE_MACHINE = ("trainers", "disk", "compiler")
 """Checks whose state depends on where the tests run."""
 
 
-def without_torch(client: Client | Exception, home: Path) -> dict[str, Finding]:
+def without_torch(client: Client | Exception, home: Path) -> dict[str, CheckResult]:
     """All findings but the last two, for which torch would be loaded."""
 
     def connect() -> Client:

@@ -12,12 +12,14 @@ from adaptlab.specs.model_shapes import family_shape
 from adaptlab.text.fitting import roles_of, roles_with, task_document
 from adaptlab.weights.model_folder import check_folder
 from adaptlab_client.machine.inspection import measured
-from adaptlab_client.machine.study_drafts import Base, free_name, matched_budget, task_of_file
+from adaptlab_client.machine.study_drafts import DraftBase, free_name, matched_budget, task_of_file
 
 
-def a_base() -> Base:
+def a_base() -> DraftBase:
     family = base_facts().family
-    return Base("tiny-sort", family_shape(family).parameters, family, {"name": "sort_ascending"})
+    return DraftBase(
+        "tiny-sort", family_shape(family).parameters, family, {"name": "sort_ascending"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_a_proposed_budget_is_nearly_used_up(methods: tuple[str, ...]):
 def test_a_budget_for_an_encoder_includes_the_head(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("encoders") / "sentences"
     family = check_folder(a_sentence_encoder(folder)).family
-    base = Base("sentences", family_shape(family).parameters, family)
+    base = DraftBase("sentences", family_shape(family).parameters, family)
     file = tmp_path_factory.mktemp("records") / "reviews.csv"
     file.write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(400)))
     records = measured(file, "csv")
@@ -56,7 +58,7 @@ def test_a_budget_for_an_encoder_includes_the_head(tmp_path_factory: pytest.Temp
 
 
 def test_without_sizes_no_budget_is_proposed():
-    assert matched_budget(["lora"], Base("elsewhere")) is None
+    assert matched_budget(["lora"], DraftBase("elsewhere")) is None
     assert matched_budget(["frozen", "full_finetuning"], a_base()) is None
 
 

@@ -8,8 +8,8 @@ from tests.core.scoring import scores
 
 from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.reproductions.claim import (
-    Claim,
     ClaimTest,
+    PaperClaim,
     RowSelector,
     ScoreAtLeast,
     ScoreAtMost,
@@ -23,7 +23,12 @@ from adaptlab.reproductions.recipe import (
     chosen,
     score,
 )
-from adaptlab.reproductions.recipe_results import Measured, MeasuredRow, SeedLoss, TrialScore
+from adaptlab.reproductions.recipe_results import (
+    RecipeMeasurements,
+    RecipeRow,
+    SeedLoss,
+    TrialScore,
+)
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 
@@ -82,14 +87,14 @@ def a_recipe(*tests: ClaimTest, **changes: Any) -> Recipe:
     )
 
 
-def a_claim_of(test: ClaimTest, name: str = "claim", **changes: Any) -> Claim:
+def a_claim_of(test: ClaimTest, name: str = "claim", **changes: Any) -> PaperClaim:
     """Return a claim that a test decides.
 
     It has the controls that a success and a failure need.
     """
     given = {"given": (IS_NEW,), "controls": (CAN_BE_LEARNED,)}
     wordings = {"iclr": Wording(text="It does.", test=test)}
-    return Claim(id=name, wordings=wordings, **(given | changes))
+    return PaperClaim(id=name, wordings=wordings, **(given | changes))
 
 
 def a_study(**changes: Any) -> StudySpec:
@@ -114,15 +119,15 @@ def right(*counts: int, items: int = ITEMS) -> Scores:
     return scores([[item < count for item in range(items)] for count in counts])
 
 
-def a_row(method: str | None = "prefix", **changes: Any) -> MeasuredRow:
+def a_row(method: str | None = "prefix", **changes: Any) -> RecipeRow:
     """A row of three seeds that were asked for; nothing of it is measured yet."""
-    row = MeasuredRow(
+    row = RecipeRow(
         base_model="up", method=method, task=None if method is None else DOWN, seeds=(0, 1, 2)
     )
     return replace(row, **changes)
 
 
-def on_descending(*counts: int, method: str | None = "prefix", **changes: Any) -> MeasuredRow:
+def on_descending(*counts: int, method: str | None = "prefix", **changes: Any) -> RecipeRow:
     """Return a row that was scored on descending order alone.
 
     There is one count of right items per seed.
@@ -144,6 +149,6 @@ def trials(
     )
 
 
-def measured(*rows: MeasuredRow) -> Measured:
+def measured(*rows: RecipeRow) -> RecipeMeasurements:
     """What a study has measured."""
-    return Measured(rows=rows)
+    return RecipeMeasurements(rows=rows)

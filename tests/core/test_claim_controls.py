@@ -26,10 +26,10 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import (
     CheckHolds,
-    Claim,
     DeviationAtLeast,
     EveryTrialAtMost,
     NoLarger,
+    PaperClaim,
     PlainTest,
     ScoreAbove,
     ScoreAtLeast,
@@ -41,9 +41,9 @@ from adaptlab.reproductions.claim_rules import is_failure
 from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.reproductions.recipe_results import (
-    Measured,
     MeasuredCheck,
-    MeasuredRow,
+    RecipeMeasurements,
+    RecipeRow,
     SeedLoss,
     TrialScore,
 )
@@ -77,7 +77,7 @@ def task_of(table: PublishedTable, trained: Collection[str]) -> Choice | None:
 
 def invented(
     recipe: Recipe, scores: Mapping[Cell, float], *, labels: Set[str | None] | None = None
-) -> Measured:
+) -> RecipeMeasurements:
     """Return every row with these scores, the rest 0.
 
     The rows are untrained, so that no attention moved. With `labels`, only rows of these methods.
@@ -94,7 +94,7 @@ def invented(
         MeasuredCheck(name, name, seeds=3, reports=reports_of(recipe, name))
         for name in sorted(names)
     )
-    return Measured(rows=rows, checks=checks if recipe.tables else ())
+    return RecipeMeasurements(rows=rows, checks=checks if recipe.tables else ())
 
 
 def reports_of(recipe: Recipe, check: str) -> tuple[Check, ...]:
@@ -112,7 +112,7 @@ def reports_of(recipe: Recipe, check: str) -> tuple[Check, ...]:
     )
 
 
-def failing(found: Measured, test: CheckHolds) -> Measured:
+def failing(found: RecipeMeasurements, test: CheckHolds) -> RecipeMeasurements:
     """The same, with the report of a check that does not hold."""
     fails = Check.at_most(test.report or "invented", "It fails.", 2.0, 1.0)
     checks = [
@@ -130,7 +130,7 @@ def a_row_of(
     row: TableRow,
     trained: Collection[str],
     scores: Mapping[Cell, float],
-) -> MeasuredRow:
+) -> RecipeRow:
     def count(column: str) -> int:
         return round(ITEMS * scores.get((row.label, column), 0.0))
 
@@ -143,7 +143,7 @@ def a_row_of(
 
     task = task_of(table, trained)
     best = max((count(column) for column in trained), default=0)
-    return MeasuredRow(
+    return RecipeRow(
         base_model=row.of.base_model or recipe.base_models[0],
         method=row.of.method,
         task=None if task is None else task.model_dump(mode="json"),
@@ -183,7 +183,7 @@ def by_chance(recipe: Recipe) -> dict[Cell, float]:
     }
 
 
-def reproduced(recipe: Recipe, measured: Measured) -> list[str]:
+def reproduced(recipe: Recipe, measured: RecipeMeasurements) -> list[str]:
     found = claim_verdicts(recipe, measured)
     return [f"{one.claim} {one.wording}" for one in found if one.finding == "holds"]
 
@@ -224,7 +224,7 @@ def test_nothing_is_reproduced_where_everything_has_a_quarter_right(recipe: Reci
     ] == []
 
 
-def ideal(claim: Claim, wording: Wording, preset: Preset = "quick") -> dict[Cell, float]:
+def ideal(claim: PaperClaim, wording: Wording, preset: Preset = "quick") -> dict[Cell, float]:
     """Return scores with which a claim is true and its controls are met.
 
     Where none is named, the score is 0.
@@ -237,7 +237,11 @@ def ideal(claim: Claim, wording: Wording, preset: Preset = "quick") -> dict[Cell
 
 
 def verdict_on(
-    recipe: Recipe, claim: Claim, wording: str, measured: Measured, preset: Preset = "quick"
+    recipe: Recipe,
+    claim: PaperClaim,
+    wording: str,
+    measured: RecipeMeasurements,
+    preset: Preset = "quick",
 ) -> ClaimVerdict:
     """Return the verdict on one claim in one wording.
 
@@ -248,14 +252,14 @@ def verdict_on(
     return found
 
 
-def presets_of(recipe: Recipe, claim: Claim) -> list[Preset]:
+def presets_of(recipe: Recipe, claim: PaperClaim) -> list[Preset]:
     """The presets that test a claim with different premises."""
     first: Preset = "quick" if claim.presets is None else claim.presets[0]
     others = claim.given_in.keys() & recipe.presets.keys()
     return [preset for preset in PRESETS if preset == first or preset in others]
 
 
-def moving(found: Measured, claim: Claim, recipe: Recipe) -> Measured:
+def moving(found: RecipeMeasurements, claim: PaperClaim, recipe: Recipe) -> RecipeMeasurements:
     """Return the same measurements, with attention that moved.
 
     It moved in the rows that the claim says it moves in.
@@ -281,7 +285,7 @@ def test_every_control_is_needed(recipe: Recipe) -> None:
 
     It is not reproduced without any one of them.
     """
-    wordings: list[tuple[Claim, str, Wording, Preset]] = [
+    wordings: list[tuple[PaperClaim, str, Wording, Preset]] = [
         (claim, name, wording, preset)
         for claim in recipe.claims
         for name, wording in claim.wordings.items()
@@ -361,18 +365,18 @@ def test_every_failure_has_a_success_beside_it(recipe: Recipe) -> None:
     ],
 )
 def test_a_claim_without_the_control_that_it_needs_cannot_be_declared(
-    claim: Claim, complaint: str
+    claim: PaperClaim, complaint: str
 ) -> None:
     with pytest.raises(ValidationError, match=complaint):
         Recipe.model_validate(a_recipe_document(claims=(claim,)))
 
 
-def small(claim: Claim, *rows: MeasuredRow) -> ClaimVerdict:
+def small(claim: PaperClaim, *rows: RecipeRow) -> ClaimVerdict:
     (found,) = claim_verdicts(a_recipe(claims=(claim,)), measured(*rows))
     return found
 
 
-def trained(*counts: int, method: str | None, **changes: Any) -> MeasuredRow:
+def trained(*counts: int, method: str | None, **changes: Any) -> RecipeRow:
     given = {"schedule": "constant", "losses": AT_REST, "steps": 100, "parameters": 96}
     return on_descending(*counts, method=method, **(given | changes))
 

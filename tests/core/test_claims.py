@@ -27,12 +27,12 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
-    Claim,
     ClaimRole,
     ClaimTest,
     DeviationAtLeast,
     DeviationAtMost,
     EveryTrialAtMost,
+    PaperClaim,
     RowSelector,
     ScoreAbove,
     ScoreAtLeast,
@@ -44,7 +44,12 @@ from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
 from adaptlab.reproductions.claims import claim_verdicts, decide
 from adaptlab.reproductions.recipe import Recipe, TableColumn, chosen
 from adaptlab.reproductions.recipe_report import recipe_report
-from adaptlab.reproductions.recipe_results import Measured, MeasuredCheck, MeasuredRow, TrialScore
+from adaptlab.reproductions.recipe_results import (
+    MeasuredCheck,
+    RecipeMeasurements,
+    RecipeRow,
+    TrialScore,
+)
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
 AHEAD = ScoreAbove(row="full", column="descending", other="prefix", by=0.1)
@@ -55,12 +60,12 @@ HOLDS = Check.at_most("equation-6.random-1", "Equation 6.", 1e-16, 1e-12)
 BREAKS = Check.at_most("equation-6.random-3", "Equation 6.", 0.2, 1e-12)
 
 
-def found(test: ClaimTest, *rows: MeasuredRow) -> Decision:
+def found(test: ClaimTest, *rows: RecipeRow) -> Decision:
     return decide(test, a_recipe(test), measured(*rows))
 
 
 def of_checks(test: CheckHolds, *checks: MeasuredCheck) -> Decision:
-    return decide(test, a_recipe(test), Measured(checks=checks))
+    return decide(test, a_recipe(test), RecipeMeasurements(checks=checks))
 
 
 @pytest.mark.parametrize(
@@ -394,7 +399,7 @@ def test_the_two_versions_of_a_claim_are_decided_apart() -> None:
 
     It was not the one that is chosen.
     """
-    claim = Claim(
+    claim = PaperClaim(
         id="fails",
         wordings={
             "arxiv_v1": Wording(text="It cannot.", test=EVERY),

@@ -13,7 +13,7 @@ from tests.making import a_replicate
 from adaptlab.comparisons.diagnosis import LABEL, Diagnosis, diagnose
 from adaptlab.comparisons.diagnosis_evidence import (
     BaseEvidence,
-    Evidence,
+    DiagnosisEvidence,
     MethodEvidence,
     TrialEvidence,
     trial_evidence,
@@ -89,7 +89,7 @@ def found(**changes: Any) -> Diagnosis:
     subject = changes.pop("subject", {})
     if not isinstance(subject, MethodEvidence):
         subject = STUCK.model_copy(update=subject)
-    evidence = Evidence(
+    evidence = DiagnosisEvidence(
         subject=subject,
         reference=REFERENCE,
         pinned=PINNED,

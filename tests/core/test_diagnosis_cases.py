@@ -15,7 +15,7 @@ import pytest
 
 from adaptlab.comparisons.diagnosis import Cause, Diagnosis, diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, TrialEvidence
-from adaptlab.comparisons.diagnosis_rows import MeasuredRow, Place, evidence
+from adaptlab.comparisons.diagnosis_rows import MeasuredRow, SharedSetting, evidence
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
@@ -162,7 +162,7 @@ class World:
     def diagnosis(self, rows: list[MeasuredRow]) -> Diagnosis:
         """Return the diagnosis of the subject."""
         labels = frozenset(row.label for row in rows)
-        place = Place(TASK, self.chance, self.base, alone=self.alone, present=labels)
+        place = SharedSetting(TASK, self.chance, self.base, alone=self.alone, present=labels)
         reference = "full_finetuning" if "full_finetuning" in labels else None
         found = evidence(rows, reference, place)
         return next(diagnose(one) for one in found if one.subject.method == "subject")

@@ -9,10 +9,15 @@ from dataclasses import replace
 import pytest
 
 from adaptlab.comparisons.diagnosis import diagnose
-from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, Evidence, Schedule, TrialEvidence
+from adaptlab.comparisons.diagnosis_evidence import (
+    BaseEvidence,
+    DiagnosisEvidence,
+    Schedule,
+    TrialEvidence,
+)
 from adaptlab.comparisons.diagnosis_rows import (
     MeasuredRow,
-    Place,
+    SharedSetting,
     base_evidence,
     evidence,
     repeated_rows,
@@ -25,7 +30,7 @@ from adaptlab.tasks.add import Add
 from adaptlab.tasks.sort_descending import SortDescending
 
 TASK = SortDescending(length=3, alphabet=4)
-PLACE = Place(TASK, TASK.chance())
+PLACE = SharedSetting(TASK, TASK.chance())
 
 
 def row(
@@ -57,7 +62,7 @@ LORA = {"name": "lora", "rank": 1}
 FULL = row("full", {"name": "full_finetuning"}, 1.0)
 
 
-def by_label(*rows: MeasuredRow) -> dict[str, Evidence]:
+def by_label(*rows: MeasuredRow) -> dict[str, DiagnosisEvidence]:
     return {one.subject.method: one for one in evidence((FULL, *rows), "full", PLACE)}
 
 
@@ -89,7 +94,7 @@ def test_what_was_trained_otherwise_is_no_equivalent():
     assert (found["prefix"].equivalent, found["prefix"].others) == ((), ())
 
 
-def a_prefix_among_others() -> dict[str, Evidence]:
+def a_prefix_among_others() -> dict[str, DiagnosisEvidence]:
     return by_label(
         row("prefix", PREFIX),
         row("longer", PREFIX, steps=200),

@@ -29,7 +29,7 @@ from adaptlab.exchange import adapter_folder
 from adaptlab.exchange.adapter_folder import read_adapter, read_placed
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_methods import lora_from_peft
-from adaptlab.exchange.plugins import Adapter
+from adaptlab.exchange.plugins import AttachedAdapter
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.methods.ia3 import IA3
@@ -49,7 +49,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Family:
     return check_folder(a_model_folder(tmp_path_factory.mktemp("base") / "llama")).family
 
 
-def imported(family: Family, folder: Path) -> Adapter:
+def imported(family: Family, folder: Path) -> AttachedAdapter:
     return imported_adapter(family, read_adapter(folder), lambda name: pytest.fail(name))
 
 

@@ -2,12 +2,12 @@
 
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
+    ComparisonPlace,
     MethodState,
-    Pass,
     PassKind,
     PassState,
-    Place,
     TableState,
+    TrainingPass,
     TriedRate,
 )
 from adaptlab.questions.planning import look
@@ -25,14 +25,14 @@ def a_pass(
     kind: PassKind = "sweep",
     state: PassState = "done",
     times: int = 1,
-) -> Pass:
+) -> TrainingPass:
     tried = tuple(
         TriedRate(
             learning_rate=rate, accuracy=0.9 if rate == 0.1 else 0.1, loss=1.0, seeds=2, falls=falls
         )
         for rate in RATES
     )
-    return Pass(
+    return TrainingPass(
         number=0,
         kind=kind,
         method=method,
@@ -45,12 +45,14 @@ def a_pass(
     )
 
 
-def a_table(**passes: tuple[Pass, ...]) -> TableState:
+def a_table(**passes: tuple[TrainingPass, ...]) -> TableState:
     methods = tuple(
         MethodState(label=label, role="method", rates=RATES, steps=STEPS, passes=own, scores=None)
         for label, own in passes.items()
     )
-    return TableState(place=Place(base_model="base", task="task", budget=64), methods=methods)
+    return TableState(
+        place=ComparisonPlace(base_model="base", task="task", budget=64), methods=methods
+    )
 
 
 def asked(times_longer: int) -> QuestionSpec:

@@ -6,8 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from adaptlab.questions.passes import MethodState, Pass, PassState, Place, TableState, TriedRate
-from adaptlab.questions.planning import Look, fixed_cost, least_cost, look, most_cost
+from adaptlab.questions.passes import (
+    ComparisonPlace,
+    MethodState,
+    PassState,
+    TableState,
+    TrainingPass,
+    TriedRate,
+)
+from adaptlab.questions.planning import StudyKnowledge, fixed_cost, least_cost, look, most_cost
 from adaptlab.questions.rates import Tuned, Untuned, coarse, tuning
 from adaptlab.questions.statements import rule_of
 from adaptlab.questions.wording import ending_sentence, margin_text
@@ -18,7 +25,7 @@ from adaptlab.studies.study import QuestionSpec
 ITEMS = 1000
 STEPS = 10
 GRID = tuple(1e-4 * 2.0**place for place in range(8))
-PLACE = Place(base_model="base", task="reverse", budget=512)
+PLACE = ComparisonPlace(base_model="base", task="reverse", budget=512)
 WITHIN = QuestionSpec(decide=WithinMarginOf(within_margin_of="full"), margin=0.5)
 BEST, ORDER, WORKS = QuestionSpec(), QuestionSpec(decide="order"), QuestionSpec(decide="works")
 
@@ -41,10 +48,10 @@ def tried(*results: tuple[float, float]) -> tuple[TriedRate, ...]:
     )
 
 
-def swept(label: str = "a", state: PassState = "done", number: int = 0) -> Pass:
+def swept(label: str = "a", state: PassState = "done", number: int = 0) -> TrainingPass:
     """Return a sweep of which a rate inside is the best."""
     rates = coarse(GRID)
-    return Pass(
+    return TrainingPass(
         number=number,
         kind="sweep",
         method=label,
@@ -56,8 +63,8 @@ def swept(label: str = "a", state: PassState = "done", number: int = 0) -> Pass:
     )
 
 
-def seeds(label: str, numbers: range, state: PassState = "done", number: int = 1) -> Pass:
-    return Pass(
+def seeds(label: str, numbers: range, state: PassState = "done", number: int = 1) -> TrainingPass:
+    return TrainingPass(
         number=number,
         kind="evidence",
         method=label,
@@ -68,7 +75,7 @@ def seeds(label: str, numbers: range, state: PassState = "done", number: int = 1
     )
 
 
-def method(label: str, *accuracies: float, later: Sequence[Pass] = ()) -> MethodState:
+def method(label: str, *accuracies: float, later: Sequence[TrainingPass] = ()) -> MethodState:
     """Return a tuned method whose seeds have these accuracies."""
     ran = (seeds(label, range(2, 2 + len(accuracies))),) if accuracies else ()
     return MethodState(
@@ -85,15 +92,15 @@ def untried(label: str) -> MethodState:
     return MethodState(label=label, role="method", rates=GRID, steps=STEPS, passes=(), scores=None)
 
 
-def seen(question: QuestionSpec, *methods: MethodState, hours: float = 0.0) -> Look:
+def seen(question: QuestionSpec, *methods: MethodState, hours: float = 0.0) -> StudyKnowledge:
     return look(question, [TableState(place=PLACE, methods=methods)], hours)
 
 
-def stages(found: Look) -> dict[str, str]:
+def stages(found: StudyKnowledge) -> dict[str, str]:
     return {one.label: one.stage for one in found.tables[0].methods}
 
 
-def new_seeds(found: Look) -> dict[str, tuple[int, ...]]:
+def new_seeds(found: StudyKnowledge) -> dict[str, tuple[int, ...]]:
     return {one.method: one.seeds for one in found.passes}
 
 
@@ -131,7 +138,7 @@ def _with_edge(*widened: Sequence[tuple[float, float]]) -> MethodState:
         update={"tried": tried(*zip(coarse(GRID), (0.0, 0.1, 0.2, 0.5), strict=True))}
     )
     wider = [
-        Pass(
+        TrainingPass(
             number=1 + place,
             kind="wider",
             method="a",

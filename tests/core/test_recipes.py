@@ -44,7 +44,7 @@ from adaptlab.reproductions.recipe import (
     chosen,
 )
 from adaptlab.reproductions.recipe_report import RecipeReport, recipe_report
-from adaptlab.reproductions.recipe_results import Measured
+from adaptlab.reproductions.recipe_results import RecipeMeasurements
 from adaptlab.reproductions.recipe_study import (
     RecipeRequest,
     departures,
@@ -359,9 +359,9 @@ def test_a_study_that_has_begun_has_a_report() -> None:
     assert [cell.state for cell in base.cells] == ["not_measured", "not_measured"]
     assert base.cells[0].reason == "base has no score on ascending yet: job 7 is queued."
     assert [one.finding for one in said.claims] == ["not_measured"]
-    assert recipe_report(a_recipe(), "quick", Measured()).tables[0].rows[0].cells[0].state == (
-        "absent"
-    )
+    assert recipe_report(a_recipe(), "quick", RecipeMeasurements()).tables[0].rows[0].cells[
+        0
+    ].state == ("absent")
 
 
 def test_a_cell_that_lacks_seeds_says_so() -> None:

@@ -13,7 +13,7 @@ from tests.making import a_pretrain_spec, a_resolved_spec, an_adapt_spec, base_f
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.registry import as_json
-from adaptlab.plugins.theory_check import Measured
+from adaptlab.plugins.theory_check import MeasuredAdaptation
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import adaptation_of, measured_base, resolve_theory
@@ -27,7 +27,9 @@ FILLS_IN = {"name": "minigpt", "layers": 1, "heads": 1, "width": 8, "attention":
 
 
 def resolved(
-    base: BaseModelFacts | None = None, adaptations: Sequence[Measured] = (), **changes: Any
+    base: BaseModelFacts | None = None,
+    adaptations: Sequence[MeasuredAdaptation] = (),
+    **changes: Any,
 ) -> ResolvedTheory:
     if adaptations:
         changes["adaptation"] = [one.job for one in adaptations]
@@ -38,7 +40,7 @@ def resolved(
 
 def adapted(
     base: BaseModelFacts = GPT2, job: int = 1, digest: str = "1" * 64, **changes: Any
-) -> Measured:
+) -> MeasuredAdaptation:
     method = {"name": "prefix_tuning", "length": 2}
     spec = an_adapt_spec(**{"base_model": base.name, "method": method, "budget": {}} | changes)
     return adaptation_of(UUID(int=job), digest, resolve(spec, base))
@@ -49,7 +51,9 @@ def names(spec: ResolvedTheory) -> list[object]:
 
 
 def problems(
-    base: BaseModelFacts | None = None, adaptations: Sequence[Measured] = (), **changes: Any
+    base: BaseModelFacts | None = None,
+    adaptations: Sequence[MeasuredAdaptation] = (),
+    **changes: Any,
 ) -> list[tuple[str, str]]:
     with pytest.raises(InvalidSpec) as caught:
         resolved(base, adaptations, **changes)

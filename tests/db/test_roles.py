@@ -33,7 +33,7 @@ from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import AuditEntry, Table, Worker
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.people.tokens import authenticate
@@ -209,7 +209,7 @@ def test_the_api_may_create_the_first_token(addresses: dict[Part, str], tmp_path
         with factory.begin() as session:
             assert authenticate(session, token).is_admin
         assert first_token(addresses["api"], second) != token
-        with factory.begin() as session, pytest.raises(Unauthorised):
+        with factory.begin() as session, pytest.raises(NotAuthorised):
             authenticate(session, token)
     finally:
         close(factory)

@@ -18,7 +18,7 @@ from adaptlab_db.session import close, session_factory
 from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.s3 import S3Address, S3Store
-from adaptlab_db.stores.store import Place, Store, StoreName, Stores
+from adaptlab_db.stores.store import BytesPlace, Store, StoreName, Stores
 from adaptlab_db.tables import Artifact, ArtifactChunk
 
 CONTENT = random.Random(11).randbytes(9 * CHUNK_BYTES + 12_345)  # more than one part of an upload
@@ -73,7 +73,7 @@ def keys(store: Store) -> set[str]:
     return {kept.key for kept in store.kept()}
 
 
-def where(sessions: Sessions, sha256: str = DIGEST) -> Place:
+def where(sessions: Sessions, sha256: str = DIGEST) -> BytesPlace:
     with sessions() as session:
         return ArtifactStore(session).locate(sha256).place
 
@@ -124,7 +124,7 @@ def test_only_keys_of_our_own_become_paths(
     store = DirectoryStore(tmp_path / "artifacts")
     (tmp_path / "secret").write_bytes(b"secret")
     with sessions() as session, pytest.raises(ValueError, match="is not the key of a stored file"):
-        store.read(session, Place("directory", DIGEST, key), 0, 1)
+        store.read(session, BytesPlace("directory", DIGEST, key), 0, 1)
 
 
 def test_a_full_disk_leaves_no_half(
@@ -148,7 +148,7 @@ def test_a_server_that_is_away_is_told(sessions: Sessions) -> None:
     store = S3Store(S3Address("bucket", endpoint="http://127.0.0.1:1", access_key_id="a",
                               secret_access_key="b"))  # fmt: skip
     with sessions() as session, pytest.raises(StoreUnreachable, match=r"127[.]0[.]0[.]1:1/bucket"):
-        store.read(session, Place("s3", DIGEST, "aa/bb/cc"), 0, 1)
+        store.read(session, BytesPlace("s3", DIGEST, "aa/bb/cc"), 0, 1)
 
 
 # --- artifacts in it ---
@@ -250,7 +250,7 @@ def test_no_connection_is_held_while_a_slow_store_takes_its_time(
     factory = session_factory(database_url)
 
     class Slow(DirectoryStore):
-        def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+        def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> BytesPlace:
             engine: Engine = factory.kw["bind"]
             assert engine.pool.status().count("Current Checked out connections: 0")
             return super().put(session, sha256, chunks)

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.families.transformers import forward
 from adaptlab.engine.huggingface import PublishedModel, load_folder
 from adaptlab.engine.library_model import Float64
@@ -97,7 +97,7 @@ class ImagePair:
         return (levels / 255 - 0.5) / 0.5
 
     def logits(
-        self, attached: Attachments = NOTHING_ATTACHED, recorder: Recorder | None = None
+        self, attached: Attachments = NOTHING_ATTACHED, recorder: LayerRecorder | None = None
     ) -> Tensor:
         """The engine's logits [B, K] for the images."""
         head, bias = (tensor.unsqueeze(0) for tensor in self.head)

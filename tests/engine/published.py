@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.huggingface import PublishedModel, load_folder
 from adaptlab.engine.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
@@ -120,7 +120,7 @@ class Pair:
         return torch.randint(vocabulary, (samples, length), generator=generator)
 
     def logits(
-        self, attachments: Attachments = NOTHING_ATTACHED, recorder: Recorder | None = None
+        self, attachments: Attachments = NOTHING_ATTACHED, recorder: LayerRecorder | None = None
     ) -> Tensor:
         """The engine's logits [B, T, V] for the tokens."""
         forward = ENGINE_FAMILIES.get(self.ours.family.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.published import MODELS, Pair, pair
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 
 HEAD = """\
 | Architecture | Family | Linear sites of a block | Logits, float32 | Patterns, float32 | Logits, float64 |
@@ -47,7 +47,7 @@ def sites_of(both: Pair) -> str:
 
 
 def _differences(both: Pair) -> tuple[float, float]:
-    recorder = Recorder()
+    recorder = LayerRecorder()
     logits = both.logits(recorder=recorder)
     expected = both.expected(output_attentions=True)
     layers = zip(recorder.patterns, expected.attentions, strict=True)

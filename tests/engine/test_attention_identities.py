@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.engine.making import adaptation, base_tensors, items, perturbed, trainables
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.model import Model
 from adaptlab.theory.attention import (
     entropy,
@@ -26,7 +26,7 @@ def test_a_prefix_scales_content_attention_by_what_it_takes(length: int, side: s
     plan = adaptation({"name": "prefix_tuning", "length": length, "side": side})
     base, made = base_tensors(plan), items(plan)
     model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
-    before, after = Recorder(), Recorder()
+    before, after = LayerRecorder(), LayerRecorder()
     model.base_logits(made.tokens, slice(None), before)
     model.logits(made.tokens, slice(None), after)
     content = made.tokens.shape[-1]

@@ -35,7 +35,7 @@ from tests.engine.making import (
 )
 from torch.nn import functional
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.checkpoint import read_tensors, write_checkpoint
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.grouped import lifted
@@ -205,7 +205,7 @@ def test_the_claim_about_first_layer_attention_holds(name: str, family: str):
     plan = adaptation(configured(name), family=SMALL[family])
     base, made = base_tensors(plan), items(plan)
     model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
-    before, after = Recorder(), Recorder()
+    before, after = LayerRecorder(), LayerRecorder()
     model.base_logits(made.tokens, slice(None), before)
     model.logits(made.tokens, slice(None), after)
     deviation = (before.relative[0] - after.relative[0]).abs().max().item()

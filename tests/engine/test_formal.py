@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES
@@ -180,7 +180,7 @@ def test_positions_that_are_not_asked_for_are_not_computed_and_change_nothing(me
         answers = model.logits(made.tokens, rows)
     assert torch.allclose(every[:, :, rows], answers, rtol=0, atol=1e-12)
     assert some.get_total_flops() < all_of_them.get_total_flops()
-    recorded = model.logits(made.tokens, rows, recorder := Recorder())
+    recorded = model.logits(made.tokens, rows, recorder := LayerRecorder())
     assert torch.allclose(recorded, answers, rtol=0, atol=1e-12)
     assert [pattern.shape[3] for pattern in recorder.patterns] == [9, 9]
 
@@ -189,8 +189,10 @@ def test_equation_seven_holds_for_every_head_of_the_first_attention():
     plan = adaptation({"name": "prefix_tuning", "length": 1}, family=SMALL)
     base, made = base_tensors(plan), items(plan)
     model, before, after = (
-        Model(plan, base, perturbed(plan, trainables(plan, base).tensors)), Recorder(), Recorder()
-    )  # fmt: skip
+        Model(plan, base, perturbed(plan, trainables(plan, base).tensors)),
+        LayerRecorder(),
+        LayerRecorder(),
+    )
     model.base_logits(made.tokens, slice(None), before)
     model.logits(made.tokens, slice(None), after)
     strength = after.patterns[0][..., :1]

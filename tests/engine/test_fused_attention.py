@@ -11,7 +11,7 @@ from torch import Tensor
 from adaptlab.engine import fused_attention as fused
 from adaptlab.engine import grouped
 from adaptlab.engine.dropout_masks import Masks
-from adaptlab.engine.fused_attention import Place, fused_attention
+from adaptlab.engine.fused_attention import QueryPlace, fused_attention
 
 pytestmark = pytest.mark.usefixtures("products")
 
@@ -43,14 +43,14 @@ class Case:
         return (numbers * 100).long() % self.vocabulary
 
     @property
-    def place(self) -> Place:
+    def place(self) -> QueryPlace:
         """The last rows of the positions."""
         masks, first = None, self.positions - self.rows
         if self.dropout:
             step, seeds = torch.tensor(5), torch.arange(self.replicates) * 3 - 1
             rows = slice(first, None)
             masks = Masks(self.dropout, 2**60 + 1, step, seeds, 7, self.positions, rows)
-        return Place(self.tokens, first, masks)
+        return QueryPlace(self.tokens, first, masks)
 
     def given(self) -> list[Tensor]:
         """Queries, keys, values, and the learned keys and values."""
@@ -234,7 +234,7 @@ def test_tokens_that_no_table_has_are_left_to_torch(token: int):
     tokens = case.place.tokens
     assert tokens is not None
     tokens[1, 0, 2] = token
-    place = Place(tokens, case.place.first_row, None)
+    place = QueryPlace(tokens, case.place.first_row, None)
     assert fused_attention(queries, (keys, values), None, place) is None
 
 

@@ -15,7 +15,7 @@ from peft import LoraConfig, get_peft_model
 from tests.engine.image_models import IMAGES, ImagePair, image_pair
 
 from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.families.transformers import forward
 from adaptlab.engine.huggingface import load_folder
 from adaptlab.engine.library_model import Float64
@@ -41,7 +41,7 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
 @both_precisions
 @each_model
 def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, tmp_path: Path):
-    both, recorder = image_pair(name, tmp_path, double=double), Recorder()
+    both, recorder = image_pair(name, tmp_path, double=double), LayerRecorder()
     expected, out = both.expected(output_attentions=True)
     assert difference(both.logits(), expected) < TOLERANCE[double]
     assert difference(both.logits(recorder=recorder), expected) < TOLERANCE[double]

@@ -19,7 +19,7 @@ from tests.engine.making import (
 from torch import Tensor
 
 from adaptlab.engine import descent, lanes
-from adaptlab.engine.lanes import ALONE, Lanes, Shared
+from adaptlab.engine.lanes import ALONE, Lanes, LaneShare
 from adaptlab.engine.model import Model
 from adaptlab.engine.passes import arranged, seeds_of, shares
 from adaptlab.engine.plan import Plan
@@ -230,19 +230,19 @@ def test_lanes_compute_with_one_thread_each_and_keep_no_graph_that_nobody_wants(
     ("threads", "replicates", "at_once", "items", "expected"),
     [
         (1, 10, 10, 6, ALONE),
-        (2, 10, 10, 6, Shared(2)),
-        (2, 3, 3, 6, Shared(2, by_items=True)),  # two replicates would be in one lane
-        (2, 1, 1, 6, Shared(2, by_items=True)),
+        (2, 10, 10, 6, LaneShare(2)),
+        (2, 3, 3, 6, LaneShare(2, by_items=True)),  # two replicates would be in one lane
+        (2, 1, 1, 6, LaneShare(2, by_items=True)),
         (2, 1, 1, 5, ALONE),
         (2, 3, 3, 5, ALONE),  # two steps in two lanes, 3/1.6 by two threads
-        (2, 5, 5, 5, Shared(2)),
+        (2, 5, 5, 5, LaneShare(2)),
         (2, 10, 1, 5, ALONE),
-        (8, 3, 3, 5, Shared(3)),
-        (16, 40, 40, 6, Shared(4)),
+        (8, 3, 3, 5, LaneShare(3)),
+        (16, 40, 40, 6, LaneShare(4)),
     ],
 )
 def test_lanes_share_a_step_as_takes_the_least_time(
-    threads: int, replicates: int, at_once: int, items: int, expected: Shared
+    threads: int, replicates: int, at_once: int, items: int, expected: LaneShare
 ):
     found = Lanes(threads).division(planned(), replicates, at_once, (items, 100))
     assert found == expected
@@ -252,8 +252,8 @@ def test_small_steps_and_sums_of_large_gradients_are_not_shared(monkeypatch: pyt
     plan = planned(METHODS[2])
     monkeypatch.setattr(lanes, "LEAST_OPERATIONS", 8e7)
     assert Lanes(2).division(plan, 10, 10, (6, 100)) == ALONE
-    assert Lanes(2).division(plan, 10, 10, (6, 10**6)) == Shared(2)
-    assert Lanes(2).division(plan, 1, 1, (6, 10**6)) == Shared(2, by_items=True)
+    assert Lanes(2).division(plan, 10, 10, (6, 10**6)) == LaneShare(2)
+    assert Lanes(2).division(plan, 1, 1, (6, 10**6)) == LaneShare(2, by_items=True)
     monkeypatch.setattr(lanes, "MOST_ADDED", 1000)
     assert Lanes(2).division(plan, 1, 1, (6, 10**6)) == ALONE
 

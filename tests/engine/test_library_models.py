@@ -21,7 +21,7 @@ from torch import Tensor
 
 from adaptlab.engine import library_model
 from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.digits import target_rows
 from adaptlab.engine.families.transformers import forward
 from adaptlab.engine.making import make_items
@@ -84,7 +84,7 @@ def with_both_last_tokens(both: Pair, method: Method) -> tuple[Tensor, Tensor]:
 @both_precisions
 @each_model
 def test_logits_and_patterns_are_those_of_the_library(name: str, double: bool, tmp_path: Path):
-    both, recorder = pair(MODELS[name], tmp_path, double=double), Recorder()
+    both, recorder = pair(MODELS[name], tmp_path, double=double), LayerRecorder()
     logits = both.logits(recorder=recorder)
     expected = both.expected(output_attentions=True)
     assert (logits - expected.logits).abs().max() < TOLERANCE[double]
@@ -228,7 +228,7 @@ def test_an_encoder_reads_masks_and_predicts_each_answer_token_in_its_place(
 @pytest.mark.parametrize("name", ["gemma2", "gemma3"])
 @pytest.mark.parametrize("side", ["input", "key_value"])
 def test_a_prefix_is_seen_from_beyond_a_window(name: str, side: Any, tmp_path: Path):
-    both, recorder = pair(MODELS[name], tmp_path, double=False), Recorder()
+    both, recorder = pair(MODELS[name], tmp_path, double=False), LayerRecorder()
     method = PrefixTuning(length=2, side=side)
     stacked = {n: t.unsqueeze(0) for n, t in drawn(method, both).items()}
     attached = ENGINE_METHODS.get(method.name)(method, both.ours.family.shape(), stacked)
@@ -262,7 +262,7 @@ def test_the_parts_of_a_fused_matrix_are_queries_keys_and_values(name: str, tmp_
 
     def pattern(part: str | None) -> Tensor:
         """Return the first pattern where a part is zero at the last position."""
-        recorder, site = Recorder(), f"blocks.0.attn.{part}"
+        recorder, site = LayerRecorder(), f"blocks.0.attn.{part}"
         cut = Attachments(
             outputs={site: lambda _, y: torch.cat([y[:, :, :-1], 0 * y[:, :, -1:]], 2)}
         )

@@ -24,7 +24,7 @@ from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
-from adaptlab.plugins.theory_check import Measured
+from adaptlab.plugins.theory_check import MeasuredAdaptation
 from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
@@ -58,7 +58,7 @@ class Bench:
         self.family = self.family.resolved(8, 9)
         self.bases = [random_base(self.family, seed) for seed in range(self.replicates)]
         self.files = tuple(self.save(f"base-{i}", b.weights) for i, b in enumerate(self.bases))
-        self.adaptations: list[Measured] = []
+        self.adaptations: list[MeasuredAdaptation] = []
         self.adapters: list[PlacedAdapterFile] = []
 
     @property

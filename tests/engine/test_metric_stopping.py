@@ -22,7 +22,7 @@ from tests.texts import Stored, stored
 from torch import Tensor
 
 from adaptlab.engine import train
-from adaptlab.engine.passes import Pass
+from adaptlab.engine.passes import ReplicatePass
 from adaptlab.engine.plan import Plan
 from adaptlab.specs.spec import EarlyStopping, Trial
 
@@ -148,7 +148,7 @@ def test_right_answers_without_a_finite_loss_are_no_improvement(
     validation = train.validation
     measured: list[float] = []
 
-    def broken(plan: Plan, one: Pass, samples: int) -> Tensor:
+    def broken(plan: Plan, one: ReplicatePass, samples: int) -> Tensor:
         values = validation(plan, one, samples)
         if len(measured) >= plan.replicates:  # after the first validation
             values[:, 0], values[:, 2] = math.nan, 1.0

@@ -30,7 +30,7 @@ from torch import Tensor
 from adaptlab.errors import BadAdapter
 from adaptlab.exchange.adapter_folder import read_adapter
 from adaptlab.exchange.peft_adapter import imported_adapter
-from adaptlab.exchange.plugins import Adapter
+from adaptlab.exchange.plugins import AttachedAdapter
 from adaptlab.measurements.reports import Expected
 from adaptlab.measurements.results import (
     AttentionCaptured,
@@ -270,7 +270,9 @@ def test_a_folder_that_has_changed_fails_the_run(tmp_path: Path, scratch: Path):
         evaluated(spec, both, folder, scratch)
 
 
-def resolved(both: Pair, adapter: Adapter, folder: Path, **changes: object) -> ResolvedAdapt:
+def resolved(
+    both: Pair, adapter: AttachedAdapter, folder: Path, **changes: object
+) -> ResolvedAdapt:
     facts = BaseModelFacts(
         name="tiny", digest="0" * 64, family=both.ours.family, task=None, replicates=1
     )
@@ -291,11 +293,11 @@ def evaluated(spec: ResolvedAdapt, both: Pair, folder: Path, scratch: Path) -> R
     return observer
 
 
-def imported(both: Pair, folder: Path) -> Adapter:
+def imported(both: Pair, folder: Path) -> AttachedAdapter:
     base = both.ours.tensors
     return imported_adapter(both.ours.family, read_adapter(folder), lambda name: base[name].numpy())
 
 
-def logits(both: Pair, adapter: Adapter) -> Tensor:
+def logits(both: Pair, adapter: AttachedAdapter) -> Tensor:
     tensors = {name: torch.tensor(tensor) for name, tensor in adapter.tensors.items()}
     return both.adapted(adapter.method, tensors)

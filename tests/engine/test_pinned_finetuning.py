@@ -12,7 +12,7 @@ from tests.engine.making import (
 )
 from torch import Tensor
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.model import Model
 from adaptlab.engine.plan import Plan
 from adaptlab.errors import InvalidSpec
@@ -23,7 +23,7 @@ every_family = pytest.mark.parametrize("family", SMALL_OF_EACH)
 
 
 def first_pattern(plan: Plan, base: dict[str, Tensor], trained: dict[str, Tensor]) -> Tensor:
-    recorder = Recorder()
+    recorder = LayerRecorder()
     Model(plan, base, trained).logits(items(plan).tokens, slice(None), recorder)
     return recorder.relative[0]
 

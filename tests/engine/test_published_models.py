@@ -19,7 +19,7 @@ from tests.engine.published import (
     their_output,
 )
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.huggingface import load_folder
 from adaptlab.families.llama import Llama
 
@@ -30,7 +30,7 @@ TOLERANCE = {False: 1e-4, True: 1e-10}
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_and_patterns_are_those_of_transformers(name: str, double: bool, tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=double)
-    recorder = Recorder()
+    recorder = LayerRecorder()
     logits = both.logits(recorder=recorder)
     expected = their_output(both.theirs, both.tokens(), double=double, output_attentions=True)
     assert logits.dtype == (torch.float64 if double else torch.float32)

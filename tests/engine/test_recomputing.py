@@ -26,7 +26,7 @@ from adaptlab.engine.allocate import Trainables
 from adaptlab.engine.chunks import BACKWARD, BUFFERS, FEWEST_TOKENS, Division, fitting, smaller
 from adaptlab.engine.memory import saved_bytes
 from adaptlab.engine.model import Model
-from adaptlab.engine.passes import Pass, passes
+from adaptlab.engine.passes import ReplicatePass, passes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.train import Training
 from adaptlab.errors import OutOfMemory
@@ -58,7 +58,7 @@ def moved(plan: Plan, base: dict[str, Tensor]) -> Trainables:
     return allocated
 
 
-def one_pass(plan: Plan, base: dict[str, Tensor], replicates: int = 4) -> Pass:
+def one_pass(plan: Plan, base: dict[str, Tensor], replicates: int = 4) -> ReplicatePass:
     owned = moved(plan, base)
     flat = owned.flat[:replicates]
     return passes(plan, base, range(replicates), flat, owned.decays, replicates)[0][0]

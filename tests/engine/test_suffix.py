@@ -17,7 +17,7 @@ from tests.engine.making import (
 from tests.engine.published import llama, pair, qwen2, their_output
 
 from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.model import Model
 from adaptlab.plugins.family import FAMILIES
 
@@ -48,7 +48,7 @@ def test_its_columns_come_first_and_are_empty_for_the_question(scope: str, famil
     plan = adaptation(
         {"name": "suffix_tuning", "length": 2, "scope": scope}, family=SMALL_OF_EACH[family]
     )
-    base, made, recorder = base_tensors(plan), items(plan), Recorder()
+    base, made, recorder = base_tensors(plan), items(plan), LayerRecorder()
     model = Model(plan, base, perturbed(plan, trainables(plan, base).tensors))
     model.logits(made.tokens, slice(None), recorder)
     asked, length = plan.task.input_length() - 1, made.tokens.shape[-1]

@@ -17,7 +17,7 @@ from tests.engine.making import (
 )
 from tests.engine.plain import plain_logits
 
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.digits import make_items, target_rows
 from adaptlab.engine.dropout import TrainingStep, dropped, training_step
 from adaptlab.engine.model import Model
@@ -228,7 +228,7 @@ def test_the_rows_of_a_prefix_take_the_place_of_the_pads():
 @pytest.mark.parametrize("side", ["input", "key_value"])
 def test_relative_attention_of_the_first_layer_is_equal_between_pads_and_a_prefix(side: str):
     plan, base, trained, tokens = made({"name": "prefix_tuning", "length": 3, "side": side}, PADDED)
-    model, before, after = Model(plan, base, trained), Recorder(), Recorder()
+    model, before, after = Model(plan, base, trained), LayerRecorder(), LayerRecorder()
     model.base_logits(tokens, slice(None), before)
     model.logits(tokens, slice(None), after)
     content = tokens.shape[-1]

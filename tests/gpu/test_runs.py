@@ -16,7 +16,7 @@ from tests.gpu.both import CUDA, furthest
 from transformers import PreTrainedModel
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import TrainingStopped
 from adaptlab.measurements.results import (
@@ -114,7 +114,7 @@ def test_an_imported_model_scores_as_on_the_cpu(tmp_path: Path):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_published_model_computes_what_it_computes_on_the_cpu(name: str, tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=True)
-    here, there = Recorder(), Recorder()
+    here, there = LayerRecorder(), LayerRecorder()
     logits = both.logits(recorder=here)
     weights = {name: tensor.unsqueeze(0).to(CUDA) for name, tensor in both.ours.tensors.items()}
     tokens = both.tokens().unsqueeze(0).to(CUDA)

@@ -31,7 +31,7 @@ from adaptlab.engine.fused_dropout import dropout_fault
 from adaptlab.engine.items import Items
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW
-from adaptlab.engine.passes import Pass, passes
+from adaptlab.engine.passes import ReplicatePass, passes
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.rounding import rounded_products
 from adaptlab.engine.step_graph import use_graphs
@@ -273,13 +273,13 @@ def test_blocks_that_are_computed_again_give_the_same_gradients(family: str):
     assert furthest(again.flat.cpu(), gradient.flat.cpu()) < CLOSE
 
 
-def a_pass(method: object, family: str) -> tuple[Pass, Items]:
+def a_pass(method: object, family: str) -> tuple[ReplicatePass, Items]:
     """A pass of all replicates on the GPU, and items for it."""
     plan = on_gpu(planned(method, family))
     return passed(plan, base_tensors(plan, 2))
 
 
-def passed(plan: Plan, tensors: dict[str, torch.Tensor]) -> tuple[Pass, Items]:
+def passed(plan: Plan, tensors: dict[str, torch.Tensor]) -> tuple[ReplicatePass, Items]:
     """The pass of a plan with these base tensors, and items for it."""
     base = {name: tensor.to(CUDA, plan.dtype) for name, tensor in tensors.items()}
     allocated = trainables(plan, base)

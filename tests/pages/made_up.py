@@ -12,7 +12,7 @@ from tests.making import MadeUpLedger, an_environment
 
 from adaptlab.measurements.results import (
     AttentionCaptured,
-    AttentionMap,
+    AttentionPatterns,
     AttentionSource,
     AttentionSummary,
     Checkpoint,
@@ -184,7 +184,7 @@ class MadeUpWorker:
         file = io.BytesIO()
         np.save(file, weights)
         stored = self._ledger.put_artifact(claim, [file.getvalue()])
-        captured = AttentionMap(
+        captured = AttentionPatterns(
             replicate=replicate,
             seed=seed,
             source=source,

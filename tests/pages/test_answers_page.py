@@ -34,7 +34,7 @@ from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerp
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention.charts import HeadWeights
 from adaptlab_api.pages.attention.patches import patch_maps
-from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_db.tables import Artifact
 from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle.claims import Claim
@@ -228,10 +228,10 @@ def test_attention_over_patches_is_on_the_picture_of_a_shown_item(
     with sessions() as session:
         spec = jobs.get(session, with_images).resolved_spec
         shown, not_shown = (
-            patch_maps(session, with_images, spec, Place(sample=sample), a_head(4))
+            patch_maps(session, with_images, spec, MapPlace(sample=sample), a_head(4))
             for sample in (2, 3)
         )
-        assert patch_maps(session, with_images, spec, Place(), a_head(9)) is None
+        assert patch_maps(session, with_images, spec, MapPlace(), a_head(9)) is None
     assert shown is not None
     assert not_shown is not None
     assert (shown.rows, shown.columns) == (2, 2)

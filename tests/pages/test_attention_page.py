@@ -24,7 +24,7 @@ from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention import patches, view
 from adaptlab_api.pages.attention.flow import layer_flow
 from adaptlab_api.pages.attention.routes import CHARTS
-from adaptlab_db.tables import AttentionMap
+from adaptlab_db.tables import AttentionMapRow
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -95,7 +95,7 @@ def test_a_text_is_shown_in_words(visitor: TestClient, job: str, sessions: Sessi
     }
     samples = {"tokens": [[7] * 19] * 2, "predictions": [[1], [1]], "texts": [text] * 2}
     with sessions.begin() as session:
-        session.execute(update(AttentionMap).values(samples=samples))
+        session.execute(update(AttentionMapRow).values(samples=samples))
     page = visitor.get(f"{job}/attention").text
     assert "0: a fine &lt;b&gt;01234567891011121314 film</option>" in page
     shown = words(page)
@@ -109,7 +109,7 @@ def test_a_text_is_shown_in_words(visitor: TestClient, job: str, sessions: Sessi
     pieces = {**text, "words": ["[CLS]", "un", "##like", "film"]}
     with sessions.begin() as session:
         samples = {**samples, "texts": [pieces] * 2}
-        session.execute(update(AttentionMap).values(samples=samples))
+        session.execute(update(AttentionMapRow).values(samples=samples))
     assert "0: [CLS] unlike film</option>" in visitor.get(f"{job}/attention").text
     assert visitor.get(f"{job}/charts/attention").status_code == 204
 
@@ -138,7 +138,7 @@ def test_an_image_is_answered_at_its_class_token(
     }
     samples = {"tokens": [[0] * 19] * 2, "predictions": [[9], [9]], "texts": [image] * 2}
     with sessions.begin() as session:
-        session.execute(update(AttentionMap).values(samples=samples))
+        session.execute(update(AttentionMapRow).values(samples=samples))
     page = visitor.get(f"{job}/attention").text
     assert "0: image of 7</option>" in page
     shown = words(page)
@@ -288,7 +288,7 @@ def test_a_map_that_was_believed_before_is_not_drawn(
     visitor: TestClient, job: str, sessions: Sessions, columns: dict[str, object]
 ) -> None:
     with sessions.begin() as session:
-        session.execute(update(AttentionMap).values(columns))
+        session.execute(update(AttentionMapRow).values(columns))
     for path in ("", "/attention", *(f"/charts/{name.replace('_', '-')}" for name in CHARTS)):
         answer = visitor.get(job + path)
         assert answer.status_code in (200, 204), (path, answer.status_code)

@@ -11,9 +11,9 @@ from adaptlab_api.pages.rendering.filter_bar import AROUND, fault_of
 from adaptlab_api.pages.rendering.formats import with_code
 from adaptlab_api.pages.rendering.help import PURPOSES, Terms, documents, glossary
 from adaptlab_api.pages.submitting.job_form import KINDS, Around, chosen_section, job_sections
-from adaptlab_api.pages.submitting.spec_fields import Field
+from adaptlab_api.pages.submitting.spec_fields import FormField
 from adaptlab_api.pages.submitting.study_form import study_sections
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.models import catalogue
 
 TEMPLATES = files("adaptlab_api.pages") / "templates"
@@ -61,7 +61,7 @@ def test_a_term_is_explained_by_a_button_with_an_id_of_its_own() -> None:
         term("no such term")
 
 
-def fields_of_forms() -> list[Field]:
+def fields_of_forms() -> list[FormField]:
     chosen = {"/task/name": "copy", "/method/name": "lora", "/family/name": "minigpt"}
     sections = [
         section
@@ -103,7 +103,7 @@ def test_pages_written_from_the_code_are_shown_without_a_file() -> None:
 
 @pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "how-to", ""])
 def test_only_documents_are_shown(name: str) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         document_page(name)
 
 

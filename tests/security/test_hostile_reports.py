@@ -22,17 +22,17 @@ from tests.security.hostile_reports import an_attacked_spec, false_reports, send
 from adaptlab.measurements import results
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
-    AttentionMap,
-    Checkpoint,
-    Evaluation,
+    AttentionMapRow,
+    CheckpointRow,
+    EvaluationRow,
     GivenAnswers,
     JobEvent,
     LeaseArtifact,
-    MetricPoint,
+    MetricPointRow,
     Replicate,
     ShownItems,
-    TheoryReport,
-    TrainingState,
+    TheoryReportRow,
+    TrainingStateRow,
 )
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.leases.leases import Ledger
@@ -43,9 +43,17 @@ from adaptlab_services.storage.collecting import collect
 
 Sessions = sessionmaker[Session]
 RESULTS = (
-    Replicate, MetricPoint, Evaluation, AttentionMap, Checkpoint, TrainingState, TheoryReport,
-    JobEvent, ShownItems, GivenAnswers,
-)  # fmt: skip
+    Replicate,
+    MetricPointRow,
+    EvaluationRow,
+    AttentionMapRow,
+    CheckpointRow,
+    TrainingStateRow,
+    TheoryReportRow,
+    JobEvent,
+    ShownItems,
+    GivenAnswers,
+)
 WEIGHTS = Path("weights.safetensors")
 
 

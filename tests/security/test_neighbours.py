@@ -154,12 +154,12 @@ def test_a_run_reaches_neither_its_worker_nor_another_slot_nor_another_group(
 
 @pytest.fixture
 def without_file_rules(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    limits = slot_settings.Limits
+    limits = slot_settings.TrainerLimits
 
-    def unlimited(**given: Any) -> confinement.Limits:
+    def unlimited(**given: Any) -> confinement.TrainerLimits:
         return limits(**given).model_copy(update={"files": None})
 
-    monkeypatch.setattr(slot_settings, "Limits", unlimited)
+    monkeypatch.setattr(slot_settings, "TrainerLimits", unlimited)
     return monkeypatch
 
 

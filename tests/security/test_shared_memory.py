@@ -8,7 +8,7 @@ import pytest
 from tests.worker.conftest import ROOT
 from tests.worker.endings import end_by_a_run
 
-from adaptlab_worker.confinement import Limits
+from adaptlab_worker.confinement import TrainerLimits
 from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.run_failures import trainer_gone
 from adaptlab_worker.scratch import SlotFolders
@@ -24,7 +24,7 @@ def test_a_run_that_shares_too_much_memory_is_ended_for_it(
 ) -> None:
     """As on a machine with a GPU; elsewhere it cannot share any."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    limits = Limits(memory_bytes=GIB, shared_memory=True)
+    limits = TrainerLimits(memory_bytes=GIB, shared_memory=True)
     options = TrainerOptions(runner=f"{__package__}.confined_runs:share", limits=limits)
     folders = SlotFolders(tmp_path / "slot")
     trainer = TrainerProcess(options, folders)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.worker.conftest import ROOT
 
-from adaptlab_worker.confinement import Limits
+from adaptlab_worker.confinement import TrainerLimits
 from adaptlab_worker.installation import file_rules
 from adaptlab_worker.system_call_numbers import AARCH64, X86_64, system_calls
 from adaptlab_worker.system_calls import MACHINES, can_refuse
@@ -50,7 +50,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-def outcomes(receiver: Path, limits: Limits | None) -> Outcomes:
+def outcomes(receiver: Path, limits: TrainerLimits | None) -> Outcomes:
     """What came of everything that was tried, confined or not."""
     confined = [] if limits is None else ["adaptlab_worker.confined", limits.model_dump_json()]
     tried = subprocess.run(
@@ -67,7 +67,7 @@ def outcomes(receiver: Path, limits: Limits | None) -> Outcomes:
 
 @pytest.fixture(scope="module")
 def confined(receiver: Path) -> Outcomes:
-    return outcomes(receiver, Limits(memory_bytes=2 * GIB))
+    return outcomes(receiver, TrainerLimits(memory_bytes=2 * GIB))
 
 
 def test_nothing_beyond_the_list_is_done(confined: Outcomes) -> None:
@@ -103,7 +103,7 @@ def test_zeros_cannot_be_shared_under_the_rules_for_files(tmp_path: Path) -> Non
 def test_a_plug_in_with_network_gets_no_more_than_the_network(
     receiver: Path, *, network: bool
 ) -> None:
-    tried = outcomes(receiver, Limits(memory_bytes=2 * GIB, network=network))
+    tried = outcomes(receiver, TrainerLimits(memory_bytes=2 * GIB, network=network))
     reached = {name for name, outcome in tried.items() if outcome == "done"} - {*ORDINARY}
     of_network = {"internet", "datagram", "pair of datagrams", "raw local"}
     netlink = {name for name in tried if name.startswith("netlink")}
@@ -112,7 +112,7 @@ def test_a_plug_in_with_network_gets_no_more_than_the_network(
 
 
 def test_a_trainer_with_a_gpu_shares_memory(receiver: Path) -> None:
-    tried = outcomes(receiver, Limits(memory_bytes=2 * GIB, shared_memory=True))
+    tried = outcomes(receiver, TrainerLimits(memory_bytes=2 * GIB, shared_memory=True))
     assert (tried["unnamed file"], tried["shared memory"]) == ("done", "done")
     assert tried["shared segment"] == FORBIDDEN
 
@@ -124,7 +124,7 @@ def test_threads_that_are_pinned_by_the_environment_start() -> None:
     kept = trainer_environment(os.environ | given, TrainerOptions())
     code = "import torch; torch.ones(300, 300) @ torch.ones(300, 300); print('computed')"
     script = f"import sys; sys.argv = ['x']; {code}"
-    limits = Limits(memory_bytes=4 * GIB).model_dump_json()
+    limits = TrainerLimits(memory_bytes=4 * GIB).model_dump_json()
     confine = (
         "from adaptlab_worker.confinement import Limits, confine; "
         f"confine(Limits.model_validate_json({limits!r})); {script}"

@@ -28,10 +28,10 @@ from tests.worker.conftest import (
 
 from adaptlab.measurements.results import CheckpointWritten
 from adaptlab.runs.inputs import LocalFile, PlacedInputs
-from adaptlab_db.tables import Checkpoint
+from adaptlab_db.tables import CheckpointRow
 from adaptlab_services.settings import Settings
 from adaptlab_worker import own_users
-from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES, Limits
+from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES, TrainerLimits
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.installation import OF_THE_KERNEL, file_rules
 from adaptlab_worker.landlock import FileRules, can_keep_signals_inside
@@ -170,7 +170,7 @@ def test_a_trainers_temporary_files_are_in_a_folder_that_goes_with_the_run(
 @needs_linux
 @pytest.mark.parametrize("network", [False, True])
 def test_the_network_is_open_only_where_that_was_asked_for(*, network: bool) -> None:
-    limits = Limits(memory_bytes=GIB, network=network)
+    limits = TrainerLimits(memory_bytes=GIB, network=network)
     tried = subprocess.run(
         [
             *(sys.executable, "-m", "adaptlab_worker.confined", limits.model_dump_json()),
@@ -230,7 +230,7 @@ def test_a_trainer_cannot_have_its_worker_touch_what_is_not_the_runs(
     assert watched.job(job).state != "succeeded"
     assert victim.read_text() == "of somebody else"
     with sessions.begin() as session:
-        assert session.scalar(select(func.count()).select_from(Checkpoint)) == 2, "the base's"
+        assert session.scalar(select(func.count()).select_from(CheckpointRow)) == 2, "the base's"
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def of_another_user(tmp_path_factory: pytest.TempPathFactory) -> OfAnotherUser:
     control = a_control(folder)
     control.folder.chmod(0o777)
     rules = file_rules(os.environ, (), (), network=False)
-    limits = Limits(memory_bytes=3 * GIB, files=with_writable(rules, control.folder))
+    limits = TrainerLimits(memory_bytes=3 * GIB, files=with_writable(rules, control.folder))
     user = trainer_user("auto", [], folder, limits)
     assert user is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -301,7 +301,7 @@ def with_writable(rules: FileRules, folder: Path) -> FileRules:
 
 
 def carry_out(
-    folders: SlotFolders, user: TrainerUser, limits: Limits
+    folders: SlotFolders, user: TrainerUser, limits: TrainerLimits
 ) -> tuple[Ended, list[Message]]:
     """One run as that user: how it ended, and what it reported."""
     named = f"{__package__}.confined_runs:look_about"
@@ -340,7 +340,7 @@ def carry_out(
 def test_a_user_who_cannot_run_trainers_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    without_rules = Limits(memory_bytes=GIB)
+    without_rules = TrainerLimits(memory_bytes=GIB)
     for named in (NOBODY, "auto"):
         with pytest.raises(TrainerUserBarred, match="cannot run as") as barred:
             trainer_user(named, [closed], tmp_path, without_rules)
@@ -357,7 +357,7 @@ def test_nobody_trains_as_root_with_all_of_its_files(wanted: str, tmp_path: Path
 
     An ordinary user can write its own files alone.
     """
-    without_rules = Limits(memory_bytes=GIB)
+    without_rules = TrainerLimits(memory_bytes=GIB)
     with pytest.raises(TrainerUserBarred, match="every file of this machine") as barred:
         trainer_user(wanted, [], tmp_path, without_rules)
     assert "Start the worker as an ordinary user" in str(barred.value)
@@ -374,7 +374,7 @@ def test_a_container_without_the_user_ids_is_told_of(
     few.write_text("         0       1000          1\n         1     100000       1000\n")
     monkeypatch.setattr(own_users, "USER_MAP", few)
     with pytest.raises(TrainerUserBarred, match="exists in this container"):
-        trainer_user("auto", [], tmp_path, Limits(memory_bytes=GIB))
+        trainer_user("auto", [], tmp_path, TrainerLimits(memory_bytes=GIB))
 
 
 def test_a_worker_that_is_not_root_cannot_be_told_to_become_another(
@@ -382,9 +382,9 @@ def test_a_worker_that_is_not_root_cannot_be_told_to_become_another(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     for wanted in ("auto", "same"):
-        assert trainer_user(wanted, [], tmp_path, Limits(memory_bytes=GIB)) is None
+        assert trainer_user(wanted, [], tmp_path, TrainerLimits(memory_bytes=GIB)) is None
     with pytest.raises(TrainerUserBarred, match="is not root"):
-        trainer_user("root", [], tmp_path, Limits(memory_bytes=GIB))
+        trainer_user("root", [], tmp_path, TrainerLimits(memory_bytes=GIB))
 
 
 def test_only_what_is_named_reaches_a_trainer() -> None:

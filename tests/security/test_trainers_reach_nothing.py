@@ -209,12 +209,12 @@ def test_the_attacks_succeed_without_the_defences(
     attacked: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tests above can fail: root without rules and filter."""
-    limits = slot_settings.Limits
+    limits = slot_settings.TrainerLimits
 
-    def without_file_rules(**given: Any) -> confinement.Limits:
+    def without_file_rules(**given: Any) -> confinement.TrainerLimits:
         return limits(**given).model_copy(update={"files": None})
 
-    monkeypatch.setattr(slot_settings, "Limits", without_file_rules)
+    monkeypatch.setattr(slot_settings, "TrainerLimits", without_file_rules)
     monkeypatch.setattr(trainer_user, "trainer_user", lambda *_: None)  # which would refuse it
     outcomes = attack(attacked, "same")
     done = successes(outcomes, *attacked.others())

@@ -21,7 +21,7 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.webhooks import claims
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.delivering import Deliveries
-from adaptlab_services.webhooks.sending import Request, send
+from adaptlab_services.webhooks.sending import WebhookRequest, send
 
 Sessions = sessionmaker[Session]
 SILENT_WEBHOOKS, MESSAGES = 30, 4
@@ -124,7 +124,7 @@ def test_a_name_of_an_internal_host_is_answered_without_its_address(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.11.12.13", 443))]
 
     monkeypatch.setattr(socket, "getaddrinfo", internal)
-    outcome = awaited(send(Request(f"https://{name}/hook", {}, b""), AddressRules()))
+    outcome = awaited(send(WebhookRequest(f"https://{name}/hook", {}, b""), AddressRules()))
     assert outcome.error is not None
     assert "10.11" not in outcome.error
     assert name in outcome.error
@@ -132,7 +132,7 @@ def test_a_name_of_an_internal_host_is_answered_without_its_address(
 
 def test_a_refused_connection_is_answered_without_its_address(settings: Settings) -> None:
     rules = AddressRules.of(open_to_loopback(settings))
-    request = Request("http://localhost:1/hook", {}, b"")
+    request = WebhookRequest("http://localhost:1/hook", {}, b"")
     outcome = awaited(send(request, rules))
     assert outcome.error is not None
     assert "127.0.0.1" not in outcome.error

@@ -10,7 +10,7 @@ from tests.making import a_member, a_project, a_token, a_user
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import Membership, Token, User
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import KEPT_SECONDS, Admissions, Admitted, Grant
 from adaptlab_services.people.tokens import create_token
@@ -97,7 +97,7 @@ def test_whose_right_ended_is_refused_within_a_second(
     door.clock.now += 0.99
     door.admitted()  # so long it may take
     door.clock.now += 0.01
-    with pytest.raises(Unauthorised):
+    with pytest.raises(NotAuthorised):
         door.admitted()
 
 
@@ -118,7 +118,7 @@ def test_a_server_that_changes_rights_forgets_at_once(door: Door, sessions: Sess
     with sessions.begin() as session:
         revoke(session)
     door.admissions.forget()
-    with pytest.raises(Unauthorised):
+    with pytest.raises(NotAuthorised):
         door.admitted()
 
 
@@ -139,7 +139,7 @@ def test_a_look_that_began_before_rights_were_changed_is_not_kept(
 
 def test_nothing_is_kept_of_what_opens_nothing(door: Door) -> None:
     unknown = replace(door.grant, project="none")
-    for wrong, error in ((WRONG, Unauthorised), (unknown, InvalidSpec)):
+    for wrong, error in ((WRONG, NotAuthorised), (unknown, InvalidSpec)):
         for _ in range(2):
             with pytest.raises(error):
                 door.admitted(wrong)

@@ -12,7 +12,7 @@ from tests.job_rows import change
 from tests.making import a_base_model, a_claim, a_ledger, a_principal
 
 from adaptlab.comparisons.table_comparison import TableComparison
-from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparisonView, StudyComparisonView
 from adaptlab_db.tables import ComparisonResult, Job
 from adaptlab_services.comparisons import (
     comparison_inputs,
@@ -89,13 +89,15 @@ def gate(monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> Iterator[Gate]:
     gate.opened.set()
 
 
-def answered(runs: ComparisonRuns, sessions: Sessions, question: Question = SMALL) -> JobComparison:
+def answered(
+    runs: ComparisonRuns, sessions: Sessions, question: Question = SMALL
+) -> JobComparisonView:
     found = runs.answer(sessions.begin, question, LONG)
     assert isinstance(found, StoredComparison)
     return found.whole()
 
 
-def plain(sessions: Sessions, strictness: Strictness = AS_USUAL) -> StudyComparison:
+def plain(sessions: Sessions, strictness: Strictness = AS_USUAL) -> StudyComparisonView:
     with sessions.begin() as session:
         return comparisons.of_study(session, "small", strictness)
 

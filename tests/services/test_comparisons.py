@@ -36,11 +36,11 @@ from adaptlab.comparisons.verdict import Verdict
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension
-from adaptlab_answers.comparisons import JobComparison, StudyComparison
+from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
@@ -81,22 +81,22 @@ def submit(sessions: Sessions, who: Principal, **changes: object) -> UUID:
         return jobs.create(session, who, spec).job.id
 
 
-def compared(sessions: Sessions, strictness: Strictness = AS_ALWAYS) -> StudyComparison:
+def compared(sessions: Sessions, strictness: Strictness = AS_ALWAYS) -> StudyComparisonView:
     with sessions.begin() as session:
         return comparisons.of_study(session, "small", strictness)
 
 
-def compared_jobs(sessions: Sessions, *job_ids: UUID) -> JobComparison:
+def compared_jobs(sessions: Sessions, *job_ids: UUID) -> JobComparisonView:
     with sessions.begin() as session:
         return comparisons.of_jobs(session, job_ids)
 
 
-def only_table(found: JobComparison) -> TableComparison:
+def only_table(found: JobComparisonView) -> TableComparison:
     (table,) = found.tables
     return table
 
 
-def kinds(found: JobComparison) -> list[str]:
+def kinds(found: JobComparisonView) -> list[str]:
     return [warning.kind for warning in found.warnings]
 
 
@@ -108,32 +108,32 @@ def failing(method: str) -> Callable[[ResolvedSpec], Run]:
 
 
 @pytest.fixture(scope="module")
-def five_seeds(shared_sessions: Sessions) -> StudyComparison:
+def five_seeds(shared_sessions: Sessions) -> StudyComparisonView:
     """The comparison of a study of five seeds that was measured as is known."""
     create(shared_sessions, with_a_base(shared_sessions), seeds=5)
     run_all(shared_sessions, as_known)
     return compared(shared_sessions)
 
 
-def comparison_of(found: StudyComparison) -> Comparison:
+def comparison_of(found: StudyComparisonView) -> Comparison:
     comparison = only_table(found).comparison
     assert comparison is not None
     return comparison
 
 
-def verdicts_of(found: StudyComparison) -> dict[tuple[str, str], Verdict]:
+def verdicts_of(found: StudyComparisonView) -> dict[tuple[str, str], Verdict]:
     verdicts = [one for cell in comparison_of(found).cells for one in cell.verdicts]
     return {(one.pair.first, one.pair.second): one for one in verdicts}
 
 
-def test_a_study_is_compared_in_one_table(five_seeds: StudyComparison) -> None:
+def test_a_study_is_compared_in_one_table(five_seeds: StudyComparisonView) -> None:
     assert (five_seeds.study.name, five_seeds.study.terminal) == ("small", True)
     assert five_seeds.warnings == ()
     table = only_table(five_seeds)
     assert (table.base_model, table.task) == (BASE, "sort_descending(length=3, alphabet=4)")
 
 
-def test_every_method_has_the_score_of_all_seeds(five_seeds: StudyComparison) -> None:
+def test_every_method_has_the_score_of_all_seeds(five_seeds: StudyComparisonView) -> None:
     small, large = comparison_of(five_seeds).cells
     assert (small.budget, large.budget) == (32, 64)
     assert [(row.label, row.score.mean, row.parameters) for row in small.rows] == [
@@ -145,7 +145,7 @@ def test_every_method_has_the_score_of_all_seeds(five_seeds: StudyComparison) ->
     assert {row.score.seeds for cell in (small, large) for row in cell.rows} == {5}
 
 
-def test_the_best_set_and_the_standing_of_each_method(five_seeds: StudyComparison) -> None:
+def test_the_best_set_and_the_standing_of_each_method(five_seeds: StudyComparisonView) -> None:
     small, large = comparison_of(five_seeds).cells
     assert small.best == ("lora at 32",)  # full fine-tuning is beyond the budget
     assert [(row.standing, row.failing.failing) for row in small.rows] == [
@@ -157,7 +157,7 @@ def test_the_best_set_and_the_standing_of_each_method(five_seeds: StudyCompariso
     assert behind.difference == 0.25
 
 
-def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparison) -> None:
+def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparisonView) -> None:
     verdicts = verdicts_of(five_seeds)
     clear = verdicts["frozen", "full_finetuning"]
     assert (clear.finding, clear.pair.difference) == ("worse", -1.0)
@@ -167,7 +167,7 @@ def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparison) ->
     assert verdicts["prefix_tuning at 32", "lora at 32"].finding == "worse"
 
 
-def test_a_report_per_budget_is_written_once(five_seeds: StudyComparison) -> None:
+def test_a_report_per_budget_is_written_once(five_seeds: StudyComparisonView) -> None:
     small, large = only_table(five_seeds).reports
     assert small.headline.startswith("At up to 32 trained parameters, LoRA (75.0 %) is the best")
     assert small.rows[0].label == "lora at 32"
@@ -212,7 +212,7 @@ def test_seeds_of_other_projects_are_not_told(sessions: Sessions, ada: Principal
 
 
 def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
-    five_seeds: StudyComparison,
+    five_seeds: StudyComparisonView,
 ) -> None:
     behind = verdicts_of(five_seeds)["full_finetuning", "lora at 32"]
     assert behind.margin == 0.01
@@ -220,7 +220,7 @@ def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
     assert comparison_of(five_seeds).comparisons == 1 + 8 + 2 == behind.comparisons
 
 
-def test_curves_and_the_cheapest_method(five_seeds: StudyComparison) -> None:
+def test_curves_and_the_cheapest_method(five_seeds: StudyComparisonView) -> None:
     comparison = comparison_of(five_seeds)
     assert [curve.method for curve in comparison.curves] == ["prefix_tuning", "lora"]
     cheapest = comparison.cheapest
@@ -279,7 +279,7 @@ DECIDING = (*METHODS, "pinned_finetuning", LONGER)
 CONSTANT = {"steps": 20, "batch_size": 4, "schedule": "constant"}
 
 
-def diagnosed(found: StudyComparison) -> dict[str, Diagnosis]:
+def diagnosed(found: StudyComparisonView) -> dict[str, Diagnosis]:
     return {one.label: one.diagnosis for one in only_table(found).diagnoses}
 
 
@@ -743,9 +743,9 @@ def test_what_cannot_be_compared_is_refused(sessions: Sessions, ada: Principal) 
         base = a_base_model(session, "third")
     with pytest.raises(InvalidSpec, match="is not an adaptation"):
         compared_jobs(sessions, base)
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         compared_jobs(sessions, uuid4())
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         compared(sessions)
 
 

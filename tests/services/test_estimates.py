@@ -26,7 +26,7 @@ from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
 from adaptlab_answers.jobs import Estimate
-from adaptlab_db.tables import Attempt, Dataset
+from adaptlab_db.tables import AttemptRow, Dataset
 from adaptlab_services.jobs import jobs
 from adaptlab_services.jobs.estimates import CPU, estimate, estimate_each
 from adaptlab_services.models import datasets, record_datasets
@@ -58,7 +58,7 @@ def measured(
 ) -> None:
     """A succeeded run of the spec that took so long."""
     job_id = a_job(session, spec, state="succeeded")
-    attempt = session.scalars(select(Attempt).where(Attempt.job_id == job_id)).one()
+    attempt = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id)).one()
     taken = Usage(
         **{
             "training_seconds": training_seconds,

@@ -12,7 +12,7 @@ from tests.making import a_base_model, a_job, a_project, a_user
 from adaptlab_db.tables import (
     Job,
     JobMetric,
-    MetricPoint,
+    MetricPointRow,
     Study,
     StudyJob,
     Table,
@@ -58,11 +58,11 @@ def jobs(sessions: Sessions) -> set[UUID]:
 
 def points(session: Session, job: UUID) -> None:
     values = {"job_id": job, "attempt": 1, "name": "loss", "replicate": 0, "value": 0.5}
-    session.execute(insert(MetricPoint), [{**values, "step": step} for step in range(3)])
+    session.execute(insert(MetricPointRow), [{**values, "step": step} for step in range(3)])
 
 
 def points_of(sessions: Sessions, job: UUID) -> int:
-    counted = select(func.count()).select_from(MetricPoint).where(MetricPoint.job_id == job)
+    counted = select(func.count()).select_from(MetricPointRow).where(MetricPointRow.job_id == job)
     with sessions() as session:
         return session.scalars(counted).one()
 

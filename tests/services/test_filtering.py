@@ -11,7 +11,7 @@ from adaptlab_services.querying.conditions import condition
 from adaptlab_services.querying.fields import Joins
 from adaptlab_services.querying.filtering import (
     Combination,
-    Comparison,
+    FieldComparison,
     Filter,
     Operand,
     parse,
@@ -31,9 +31,9 @@ def operands() -> st.SearchStrategy[Operand]:
 
 
 COMPARISONS = st.one_of(
-    st.builds(lambda f, o, v: Comparison(f, o, (v,), 0), WORDS, OPERATORS, operands()),
+    st.builds(lambda f, o, v: FieldComparison(f, o, (v,), 0), WORDS, OPERATORS, operands()),
     st.builds(
-        lambda f, o, v: Comparison(f, o, tuple(v), 0),
+        lambda f, o, v: FieldComparison(f, o, tuple(v), 0),
         WORDS,
         st.sampled_from(["IN", "NOT IN"]),
         st.lists(operands(), min_size=1, max_size=4),
@@ -55,7 +55,7 @@ FILTERS = st.recursive(
 
 def written(meaning: Filter) -> str:
     """The filter as somebody would write it, with brackets around everything."""
-    if isinstance(meaning, Comparison):
+    if isinstance(meaning, FieldComparison):
         values = ", ".join(_operand(one) for one in meaning.operands)
         several = meaning.operator in ("IN", "NOT IN")
         return f"{meaning.field} {meaning.operator} {f'({values})' if several else values}"
@@ -73,9 +73,9 @@ def _operand(operand: Operand) -> str:
 
 def placeless(meaning: Filter) -> Filter:
     """The same without the places of its words."""
-    if isinstance(meaning, Comparison):
+    if isinstance(meaning, FieldComparison):
         values = tuple(Operand(one.text, one.quoted, 0) for one in meaning.operands)
-        return Comparison(meaning.field, meaning.operator, values, 0)
+        return FieldComparison(meaning.field, meaning.operator, values, 0)
     return Combination(meaning.operator, tuple(placeless(term) for term in meaning.terms))
 
 
@@ -114,7 +114,7 @@ def test_a_filter_of_jobs_is_a_condition_or_is_refused(text: str) -> None:
 
 
 def test_and_binds_tighter_than_or() -> None:
-    one, two, three = (Comparison(name, "=", (Operand("1", False, 0),), 0) for name in "abc")
+    one, two, three = (FieldComparison(name, "=", (Operand("1", False, 0),), 0) for name in "abc")
     assert placeless(parse("a = 1 OR b = 1 AND c = 1")) == Combination(
         "OR", (one, Combination("AND", (two, three)))
     )
@@ -127,11 +127,11 @@ def test_and_binds_tighter_than_or() -> None:
 
 
 def test_null_is_nothing_and_a_quoted_null_a_text() -> None:
-    assert parse("a IS NULL") == Comparison("a", "=", (Operand("null", False, 5),), 0)
-    assert parse("a IS NOT NULL") == Comparison("a", "!=", (Operand("null", False, 9),), 0)
+    assert parse("a IS NULL") == FieldComparison("a", "=", (Operand("null", False, 5),), 0)
+    assert parse("a IS NOT NULL") == FieldComparison("a", "!=", (Operand("null", False, 9),), 0)
     for text, is_null in (("a = null", True), ("a = NULL", True), ('a = "null"', False)):
         meaning = parse(text)
-        assert isinstance(meaning, Comparison)
+        assert isinstance(meaning, FieldComparison)
         assert meaning.operands[0].is_null is is_null
 
 
@@ -140,7 +140,7 @@ def test_a_word_may_begin_with_a_keyword(word: str) -> None:
     meaning = parse(f"{word}X = {word}Y AND {word.lower()}z = 1")
     assert isinstance(meaning, Combination)
     first = meaning.terms[0]
-    assert isinstance(first, Comparison)
+    assert isinstance(first, FieldComparison)
     assert (first.field, first.operands[0].text) == (f"{word}X", f"{word}Y")
 
 

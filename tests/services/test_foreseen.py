@@ -9,7 +9,7 @@ from tests.job_rows import event_types, job
 from tests.making import a_job, a_made_up_ledger, a_pretrain_spec, a_worker
 
 from adaptlab.measurements.results import TrainingSaved
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import AttemptRow, Job
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 
@@ -40,7 +40,7 @@ def test_a_job_that_would_take_too_long_is_passed_over(sessions: Sessions) -> No
     assert (left.state, left.attempt, left.worker_id) == ("queued", 0, None)
     assert event_types(sessions, endless) == []
     with sessions() as session:
-        assert session.scalars(select(Attempt.job_id)).all() == [quick]
+        assert session.scalars(select(AttemptRow.job_id)).all() == [quick]
     taken = claimed(ledger, None)
     assert taken is not None
     assert taken.job_id == endless

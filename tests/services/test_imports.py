@@ -25,7 +25,7 @@ from adaptlab.weights import placed_folder
 from adaptlab.weights.model_folder import CheckedFolder, fingerprint
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Artifact, BaseModel, Job
-from adaptlab_services.errors import Conflict, ReportRefused
+from adaptlab_services.errors import ReportRefused, StateConflict
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.leases.lease_views import LeaseView
@@ -189,7 +189,7 @@ def test_another_model_at_the_same_place_is_another_base_model(
     create(sessions, roots, {**ADAPT, "base_model": IMPORT})
     folder.rename(folder.with_name("old"))
     a_model_folder(folder, seed=5)
-    with pytest.raises(Conflict, match="'llama' already exists"):
+    with pytest.raises(StateConflict, match="'llama' already exists"):
         create(sessions, roots, {**ADAPT, "base_model": IMPORT})
     other = {**IMPORT, "name": "other"}
     assert create(sessions, roots, {**ADAPT, "base_model": other}).base_model == "other"

@@ -26,7 +26,7 @@ from tests.making import (
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
-from adaptlab_services.errors import Conflict, LimitReached, NotFound
+from adaptlab_services.errors import LimitReached, ResourceNotFound, StateConflict
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.jobs.control import Controlled
 from adaptlab_services.leases.leases import DatabaseLedger
@@ -163,7 +163,7 @@ def test_a_cancellation_is_stronger_than_a_pause(
     claim = a_claim(ledger)
     pause(sessions, job_id)
     cancel(sessions, job_id)
-    with pytest.raises(Conflict, match="being cancelled"):
+    with pytest.raises(StateConflict, match="being cancelled"):
         pause(sessions, job_id)
     assert ledger.heartbeat(claim, 1) == "stop"
     ledger.paused(claim)
@@ -173,10 +173,10 @@ def test_a_cancellation_is_stronger_than_a_pause(
 @pytest.mark.parametrize("state", ["waiting", "succeeded", "failed", "cancelled"])
 def test_what_cannot_be_paused_says_why(sessions: Sessions, state: str) -> None:
     job_id = new_job(sessions, state=state)
-    with pytest.raises(Conflict, match=state) as refused:
+    with pytest.raises(StateConflict, match=state) as refused:
         pause(sessions, job_id)
     assert refused.value.state == state
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         pause(sessions, UUID(int=1))
 
 
@@ -248,7 +248,7 @@ def test_ten_retries_at_once_make_one_job(sessions: Sessions) -> None:
 @pytest.mark.parametrize("state", ["waiting", "queued", "running", "paused", "succeeded"])
 def test_only_what_failed_or_was_cancelled_is_made_anew(sessions: Sessions, state: str) -> None:
     job_id = new_job(sessions, state=state)
-    with pytest.raises(Conflict, match=state):
+    with pytest.raises(StateConflict, match=state):
         retry(sessions, job_id)
 
 

@@ -31,7 +31,7 @@ from tests.watching import somebody_waits, until
 
 from adaptlab.measurements.results import Progress
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import Attempt, Job, Worker
+from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import lease_ends, leases
 from adaptlab_services.leases.claiming import queues_with_work
@@ -372,7 +372,7 @@ def test_a_reaped_job_waits_longer_each_time(sessions: Sessions, ledger: Databas
         expire(sessions, job_id)
         take_back(sessions)
         with sessions() as session:
-            ended = select(func.max(Attempt.ended_at)).scalar_subquery()
+            ended = select(func.max(AttemptRow.ended_at)).scalar_subquery()
             waits.append(session.scalars(select(Job.run_at - ended)).one().total_seconds())
     expected = [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert waits == pytest.approx(expected, abs=1)

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_worker, an_adapt_spec
 
 from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved
-from adaptlab_db.tables import Attempt, Job, JobEvent, TrainingState, Worker
-from adaptlab_db.tables import MetricPoint as Point
+from adaptlab_db.tables import AttemptRow, Job, JobEvent, TrainingStateRow, Worker
+from adaptlab_db.tables import MetricPointRow as Point
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import leases, recording
 from adaptlab_services.leases.leases import DatabaseLedger
@@ -51,7 +51,7 @@ def forget_the_claim(sessions: Sessions, job_id: UUID) -> None:
     """The database as before the claim: restored, or a late copy."""
     with sessions.begin() as session:
         session.execute(text("ALTER TABLE jobs DISABLE TRIGGER guard_states"))
-        session.execute(delete(Attempt).where(Attempt.job_id == job_id))
+        session.execute(delete(AttemptRow).where(AttemptRow.job_id == job_id))
         session.execute(delete(JobEvent).where(JobEvent.job_id == job_id))
         session.execute(
             update(Job)
@@ -164,8 +164,8 @@ def test_an_attempt_of_which_no_worker_learned_does_not_count(
             lease_expires_at=Job.lease_expires_at - a_while, heartbeat_at=Job.heartbeat_at - a_while
         )
         session.execute(then)
-        session.execute(update(Attempt).values(started_at=Attempt.started_at - a_while))
-        heard = select(Attempt.started_at + timedelta(seconds=heard_of)).scalar_subquery()
+        session.execute(update(AttemptRow).values(started_at=AttemptRow.started_at - a_while))
+        heard = select(AttemptRow.started_at + timedelta(seconds=heard_of)).scalar_subquery()
         session.execute(update(Worker).values(heartbeat_at=heard))
     with sessions.begin() as session:
         assert reap(session).count == 1
@@ -201,4 +201,4 @@ def test_a_claim_that_goes_on_is_had_again_with_its_curve_once(
     with sessions() as session:
         steps = session.execute(select(Point.attempt, Point.step).order_by(Point.attempt)).all()
         assert [tuple(row) for row in steps] == [(1, 1), (2, 1)]
-        assert session.scalars(select(TrainingState.step)).one() == 1
+        assert session.scalars(select(TrainingStateRow.step)).one() == 1

@@ -21,7 +21,7 @@ from tests.making import (
 from adaptlab.measurements import results
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import JobMetric
-from adaptlab_services.lifecycle.metric_summaries import CURVES, Measured, catalogue, summary
+from adaptlab_services.lifecycle.metric_summaries import CURVES, SeedMetric, catalogue, summary
 
 Sessions = sessionmaker[Session]
 Figures = dict[tuple[str, str], dict[str, object]]
@@ -115,22 +115,22 @@ def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> 
 
 def test_a_summary_of_what_is_no_share_is_students() -> None:
     values = [3.0, 4.5, 5.0, 7.25]
-    found = summary("final_loss", [Measured(seed, value) for seed, value in enumerate(values)])
+    found = summary("final_loss", [SeedMetric(seed, value) for seed, value in enumerate(values)])
     low, high = stats.t.interval(0.95, 3, mean(values), stdev(values) / math.sqrt(4))
     assert (found.low, found.high) == pytest.approx((low, high))
-    assert summary("final_loss", [Measured(0, 3.0)]).low is None
+    assert summary("final_loss", [SeedMetric(0, 3.0)]).low is None
 
 
 def test_a_share_of_items_in_groups_counts_groups() -> None:
-    plain = summary("accuracy", [Measured(seed, 0.5, 64) for seed in range(3)])
-    grouped = summary("accuracy", [Measured(seed, 0.5, 64, 16.0) for seed in range(3)])
+    plain = summary("accuracy", [SeedMetric(seed, 0.5, 64) for seed in range(3)])
+    grouped = summary("accuracy", [SeedMetric(seed, 0.5, 64, 16.0) for seed in range(3)])
     assert plain.low is not None
     assert grouped.low is not None
     assert 0.5 - grouped.low > 1.7 * (0.5 - plain.low)
 
 
 def limits_of(name: str, *values: float) -> tuple[float | None, float | None]:
-    found = summary(name, [Measured(seed, value) for seed, value in enumerate(values)])
+    found = summary(name, [SeedMetric(seed, value) for seed, value in enumerate(values)])
     return found.low, found.high
 
 

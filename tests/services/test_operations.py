@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_ledger, a_worker
 
-from adaptlab_db.tables import CLAIM_BOUNDS, Artifact, Attempt, AttemptCount, Job, Worker
+from adaptlab_db.tables import CLAIM_BOUNDS, Artifact, AttemptCount, AttemptRow, Job, Worker
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.server import operations
 from adaptlab_services.server.operations import Operations
@@ -71,7 +71,7 @@ def test_what_is_rolled_back_is_not_counted(sessions: Sessions) -> None:
     a_claim(ledger)
     with sessions() as session:
         end = {"outcome": "failed", "ended_at": func.clock_timestamp()}
-        session.execute(update(Attempt).values(end))
+        session.execute(update(AttemptRow).values(end))
         session.rollback()
     assert counted(sessions) == {}
 
@@ -82,7 +82,7 @@ def test_deleted_jobs_stay_counted(sessions: Sessions) -> None:
     ledger.finish(a_claim(ledger))
     with sessions.begin() as session:
         session.execute(delete(Job))
-        assert session.scalar(select(func.count()).select_from(Attempt)) == 0
+        assert session.scalar(select(func.count()).select_from(AttemptRow)) == 0
     assert counted(sessions) == {("succeeded", ""): 1}
 
 
@@ -104,7 +104,7 @@ def test_a_wait_is_counted_between_its_bounds(sessions: Sessions, place: int) ->
         early = func.now() - text(f"interval '{waited} seconds'")
         session.execute(update(Job).values(created_at=early, run_at=early))
         row = {"job_id": job, "attempt": 1, "worker_id": job, "started_at": func.now()}
-        session.execute(insert(Attempt).values(row))
+        session.execute(insert(AttemptRow).values(row))
     with sessions.begin() as session:
         (figures,) = operations.claim_figures(session)
     assert figures.queue == "cpu"

@@ -14,7 +14,7 @@ from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known, run_a
 from tests.making import a_base_model, a_principal
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.questions.planning import Look
+from adaptlab.questions.planning import StudyKnowledge
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyExtension, StudySpec
 from adaptlab_answers.questions import DecisionView, QuestionView
@@ -23,7 +23,7 @@ from adaptlab_db.tables import Job, Study, StudyDecision, StudyJob, StudyPass
 from adaptlab_services.comparisons import bundles, comparisons
 from adaptlab_services.comparisons.comparison_inputs import AS_USUAL
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.jobs import control
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import question_decisions, studies
@@ -151,7 +151,7 @@ class TestAnswering:
     def test_it_has_no_bundle(self, sessions: Sessions, ada: Principal) -> None:
         study = create(sessions, ada)
         play(sessions, as_half)
-        with pytest.raises(Conflict, match="chose its own"):
+        with pytest.raises(StateConflict, match="chose its own"):
             bundles.frozen(sessions, ComparisonRuns(sessions), str(study.id), AS_USUAL)
 
     @pytest.mark.long("long trainings")
@@ -331,7 +331,7 @@ class TestFailures:
         assert plan_due(sessions, MOST_JOBS) == Planned((), frozenset())
         after = current(sessions, study)
         assert (after.state, after.jobs["cancelled"]) == ("cancelled", 3)
-        with sessions.begin() as session, pytest.raises(Conflict):
+        with sessions.begin() as session, pytest.raises(StateConflict):
             studies.extend(session, ada, str(study.id), StudyExtension(), Rules())
 
 
@@ -416,7 +416,7 @@ def test_a_look_is_stored_whole(sessions: Sessions, ada: Principal) -> None:
     study = create(sessions, ada)
     with sessions() as session:
         stored = session.get_one(StudyDecision, (study.id, 1)).look
-    assert Look.model_validate(stored, strict=False).passes
+    assert StudyKnowledge.model_validate(stored, strict=False).passes
 
 
 def test_every_sweep_tries_several_rates(sessions: Sessions, ada: Principal) -> None:

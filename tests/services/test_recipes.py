@@ -16,7 +16,7 @@ from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.recipes import StudyReport
-from adaptlab_services.errors import Conflict, NoReport, NotFound
+from adaptlab_services.errors import NoReport, ResourceNotFound, StateConflict
 from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -65,7 +65,7 @@ def test_recipes_are_listed_and_shown() -> None:
     assert [preset.preset for preset in shown.presets] == ["quick", "faithful", "fair"]
     assert all(preset.note and preset.spec["methods"] for preset in shown.presets)
     assert shown.links.self == f"/v1/recipes/{TABLE_1}"
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         recipes.get("petrov2024/table-9")
 
 
@@ -74,7 +74,7 @@ def test_a_study_of_a_recipe_is_numbered_where_its_name_is_taken(sessions: Sessi
     assert create(sessions) == "petrov2024-table-1-quick-2"
     assert create(sessions) == "petrov2024-table-1-quick-3"
     assert create(sessions, name="mine") == "mine"
-    with pytest.raises(Conflict, match="mine"):
+    with pytest.raises(StateConflict, match="mine"):
         create(sessions, name="mine")
 
 
@@ -254,7 +254,7 @@ def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
         studies.create(session, a_principal(session), asked, Rules())
     with pytest.raises(NoReport, match="recipe"):
         report(sessions, "petrov2024-table-1-quick")
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         report(sessions, "nobody")
 
 

@@ -20,7 +20,7 @@ from adaptlab_db.stores.directory import DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import StoreName, Stores
 from adaptlab_db.tables import Artifact, ArtifactChunk
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.models import record_datasets
 from adaptlab_services.models.record_datasets import ReadingLimits, RecordsFromUpload
 from adaptlab_services.people.tokens import Principal
@@ -107,7 +107,7 @@ def test_a_problem_at_the_end_leaves_nothing(sessions: Sessions, ada: Principal)
 def test_a_name_that_is_taken_leaves_nothing(sessions: Sessions, ada: Principal) -> None:
     read(sessions, ada, a_complete_upload(sessions, ada, b'{"a":"b"}\n'), "jsonl")
     again = a_complete_upload(sessions, ada, b'{"a":"c"}')
-    with pytest.raises(Conflict, match="with other records"):
+    with pytest.raises(StateConflict, match="with other records"):
         read(sessions, ada, again, "jsonl")
     with sessions() as session:
         assert session.scalars(select(func.count()).select_from(Artifact)).one() == 2

@@ -29,16 +29,16 @@ from tests.watching import statements
 from adaptlab.measurements import reports, results
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import (
-    Attempt,
-    AttentionMap,
-    AttentionSummary,
-    Checkpoint,
-    Evaluation,
+    AttemptRow,
+    AttentionMapRow,
+    AttentionSummaryRow,
+    CheckpointRow,
+    EvaluationRow,
     GivenAnswers,
     ItemOutcome,
     Job,
     JobEvent,
-    MetricPoint,
+    MetricPointRow,
     Replicate,
     ShownItems,
     Table,
@@ -52,7 +52,14 @@ from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 NAMES = ("train_loss", "a 'name', {in} \"quotes\"")
-RESULTS = (Replicate, MetricPoint, Evaluation, ItemOutcome, AttentionMap, AttentionSummary)
+RESULTS = (
+    Replicate,
+    MetricPointRow,
+    EvaluationRow,
+    ItemOutcome,
+    AttentionMapRow,
+    AttentionSummaryRow,
+)
 
 
 @pytest.fixture(params=WAYS)
@@ -103,11 +110,11 @@ def test_every_event_finds_its_table(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     record_a_whole_run(ledger, claim)
-    (attempt,) = rows(sessions, Attempt)
+    (attempt,) = rows(sessions, AttemptRow)
     assert attempt.environment == an_environment().model_dump()
     assert attempt.first_step_at is not None
     assert rows(sessions, Job)[0].step == 4
-    assert [(p.name, p.replicate, p.step, p.value) for p in rows(sessions, MetricPoint)] == [
+    assert [(p.name, p.replicate, p.step, p.value) for p in rows(sessions, MetricPointRow)] == [
         ("train_loss", 0, 1, 1 / 2),
         ("train_loss", 0, 2, 1 / 3),
         ("train_loss", 0, 3, 1 / 4),
@@ -117,7 +124,7 @@ def test_every_event_finds_its_table(
         (0, rate),
         (1, rate),
     ]
-    assert {(e.replicate, e.split, e.task_name) for e in rows(sessions, Evaluation)} == {
+    assert {(e.replicate, e.split, e.task_name) for e in rows(sessions, EvaluationRow)} == {
         (0, "test", "sort_descending"),
         (1, "test", "sort_descending"),
     }
@@ -128,13 +135,13 @@ def test_maps_and_checkpoints_are_stored_with_their_content(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     record_a_whole_run(ledger, claim)
-    (attention,) = rows(sessions, AttentionMap)
+    (attention,) = rows(sessions, AttentionMapRow)
     assert (attention.shape, attention.source) == ([1, 1, 1, 5, 7], "adapted")
     tokens, answers = [[2, 0, 3, 3, 2]], [[3, 2, 0]]
     assert attention.samples == {"tokens": tokens, "predictions": answers, "texts": []}
     assert b"".join(streamed(sessions, attention.artifact_sha256)) == map_content()
-    assert rows(sessions, AttentionSummary)[0].learned_mass == 0.5
-    (checkpoint,) = rows(sessions, Checkpoint)
+    assert rows(sessions, AttentionSummaryRow)[0].learned_mass == 0.5
+    (checkpoint,) = rows(sessions, CheckpointRow)
     assert checkpoint.tensors == {"blocks.0.attn.input": [2, 8]}
     assert b"".join(streamed(sessions, checkpoint.artifact_sha256)) == weights_content()
 
@@ -180,7 +187,7 @@ def test_followers_are_told_what_there_is(
 def test_a_batch_that_is_sent_twice_is_stored_once(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    tables = (*RESULTS, Checkpoint, ShownItems, GivenAnswers)
+    tables = (*RESULTS, CheckpointRow, ShownItems, GivenAnswers)
     record_a_whole_run(ledger, claim)
     once = [count(sessions, table) for table in tables]
     record_a_whole_run(ledger, claim)
@@ -194,20 +201,20 @@ def test_the_last_report_wins(sessions: Sessions, ledger: DatabaseLedger, claim:
         return results.Metrics(points=(results.MetricPoint(**at, value=value),))
 
     ledger.record(claim, [point(3.0), point(2.0)])
-    assert [p.value for p in rows(sessions, MetricPoint)] == [2.0]
+    assert [p.value for p in rows(sessions, MetricPointRow)] == [2.0]
     ledger.record(claim, [point(None)])
-    assert [p.value for p in rows(sessions, MetricPoint)] == [None]
+    assert [p.value for p in rows(sessions, MetricPointRow)] == [None]
     ledger.record(claim, [results.Evaluated(evaluation=an_evaluation())])
     better = an_evaluation(correct=16, outcomes="ffff")
     ledger.record(claim, [results.Evaluated(evaluation=better)])
-    assert [e.correct for e in rows(sessions, Evaluation)] == [16]
+    assert [e.correct for e in rows(sessions, EvaluationRow)] == [16]
     assert [o.bits for o in rows(sessions, ItemOutcome)] == [b"\xff\xff"]
     captured = an_attention_map(summaries=(a_summary(entropy=0.5),))
     artifacts = {MAP: ledger.put_artifact(claim, [map_content()]).sha256}
     for attention in (an_attention_map(), captured):
         event = results.AttentionCaptured(attention=attention, path=MAP)
         ledger.record(claim, [event], artifacts)
-    assert [s.entropy for s in rows(sessions, AttentionSummary)] == [0.5]
+    assert [s.entropy for s in rows(sessions, AttentionSummaryRow)] == [0.5]
 
 
 def test_the_same_task_with_other_knobs_is_another_evaluation(
@@ -220,7 +227,7 @@ def test_the_same_task_with_other_knobs_is_another_evaluation(
         for task in claim.resolved_spec.evaluation_tasks
     ]
     ledger.record(claim, batch)
-    assert {e.task["alphabet"] for e in rows(sessions, Evaluation)} == {3, 4}
+    assert {e.task["alphabet"] for e in rows(sessions, EvaluationRow)} == {3, 4}
 
 
 @only_beside_the_database
@@ -228,7 +235,7 @@ def test_a_thousand_points_are_one_statement(sessions: Sessions, ledger: Databas
     claim = claimed(sessions, ledger, training={"steps": 399, "batch_size": 4}, seeds=3)
     with statements(sessions) as sent:
         ledger.record(claim, [many_points(3)])
-    assert count(sessions, MetricPoint) == 3 * 399
+    assert count(sessions, MetricPointRow) == 3 * 399
     assert len([s for s in sent if "metric_points" in s and "INSERT" in s]) == 1
 
 
@@ -261,7 +268,7 @@ def test_of_points_that_were_there_before_only_the_value_changes(
     with statements(sessions) as sent:
         ledger.record(claim, [points(range(5, 9), 1e-30)])
     assert len([s for s in sent if "metric_points" in s and "ON CONFLICT" in s]) == 1
-    found = {(p.name, p.step): p.value for p in rows(sessions, MetricPoint)}
+    found = {(p.name, p.step): p.value for p in rows(sessions, MetricPointRow)}
     for name in NAMES:
         curve = [found[name, step] for step in range(1, 9)]
         assert curve == [
@@ -284,28 +291,28 @@ def test_points_belong_to_an_attempt_that_there_is(
     with sessions.begin() as session:
         other = a_job(session, state="running")
         point = {"name": "loss", "replicate": 0, "step": 1}
-        session.add(MetricPoint(job_id=other, attempt=1, **point))
+        session.add(MetricPointRow(job_id=other, attempt=1, **point))
     with sessions.begin() as session:
         session.execute(text("DELETE FROM jobs WHERE id = :id"), {"id": claim.job_id})
-    assert [p.job_id for p in rows(sessions, MetricPoint)] == [other]
+    assert [p.job_id for p in rows(sessions, MetricPointRow)] == [other]
 
 
 def test_no_number_of_points_is_too_large(sessions: Sessions, ledger: DatabaseLedger) -> None:
     claim = claimed(sessions, ledger, training={"steps": 399, "batch_size": 4}, seeds=51)
     ledger.record(claim, [many_points(51)])
-    assert count(sessions, MetricPoint) == 51 * 399 > 20_000
+    assert count(sessions, MetricPointRow) == 51 * 399 > 20_000
 
 
 def test_the_first_step_is_noted_once_and_at_once(
     sessions: Sessions, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     ledger.record(claim, [results.Progress(phase="training", step=0, total=4)])
-    assert rows(sessions, Attempt)[0].first_step_at is None
+    assert rows(sessions, AttemptRow)[0].first_step_at is None
     ledger.record(claim, [results.Progress(phase="training", step=1, total=4)])
-    first = rows(sessions, Attempt)[0].first_step_at
+    first = rows(sessions, AttemptRow)[0].first_step_at
     assert first is not None
     ledger.record(claim, [results.Progress(phase="training", step=2, total=4)])
-    assert rows(sessions, Attempt)[0].first_step_at == first
+    assert rows(sessions, AttemptRow)[0].first_step_at == first
 
 
 def test_an_artifact_that_is_not_stored_is_refused_with_the_whole_batch(
@@ -347,7 +354,7 @@ def test_without_the_fencing_token_a_stale_record_is_accepted(
     lose(sessions, ledger, claim)
     monkeypatch.setattr(recording, "held", lambda c: [Job.id == c.job_id, Job.state == "running"])
     ledger.record(claim, [results.Metrics(points=metric_points())])
-    assert count(sessions, MetricPoint) == 3
+    assert count(sessions, MetricPointRow) == 3
 
 
 def test_a_job_that_has_ended_takes_no_results(
@@ -356,7 +363,7 @@ def test_a_job_that_has_ended_takes_no_results(
     ledger.finish(claim)
     with pytest.raises(LeaseLost):
         ledger.record(claim, [results.Metrics(points=metric_points())])
-    assert count(sessions, MetricPoint) == 0
+    assert count(sessions, MetricPointRow) == 0
 
 
 def test_two_attempts_keep_their_results_apart(
@@ -368,7 +375,7 @@ def test_two_attempts_keep_their_results_apart(
     record_a_whole_run(ledger, fresh)
     ledger.finish(fresh)
     with sessions() as session:
-        for table in (Replicate, MetricPoint, Evaluation, AttentionMap, Checkpoint):
+        for table in (Replicate, MetricPointRow, EvaluationRow, AttentionMapRow, CheckpointRow):
             total = session.scalar(select(func.count()).select_from(table))
             shown = session.scalar(
                 select(func.count())

@@ -18,7 +18,7 @@ from adaptlab.measurements.results import Started
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.studies import StudyView
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Artifact, Checkpoint
+from adaptlab_db.tables import Artifact, CheckpointRow
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -58,14 +58,14 @@ def made(sessions: Sessions, ada: Principal) -> UUID:
         sha256 = ArtifactStore(session).write([b"of the adaptation"]).sha256
         row = {"job_id": job_id, "attempt": 1, "replicate": 0, "seed": 0, "kind": "adapter",
                "artifact_sha256": sha256, "parameters": 1, "tensors": {}}  # fmt: skip
-        session.execute(insert(Checkpoint), [row])
+        session.execute(insert(CheckpointRow), [row])
     ledger.finish(claim)
     return job_id
 
 
 def collect(sessions: Sessions, job_id: UUID) -> None:
     with sessions.begin() as session:
-        its = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
+        its = select(CheckpointRow.artifact_sha256).where(CheckpointRow.job_id == job_id)
         gone = {"state": "collected", "reason": "It was old."}
         session.execute(update(Artifact).where(Artifact.sha256.in_(its)).values(gone))
 

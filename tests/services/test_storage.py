@@ -25,8 +25,8 @@ from adaptlab_db.migrate import scratch_database, upgrade
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.stores.directory import MARKER, DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
-from adaptlab_db.stores.store import Place, StoreName, Stores, owner_of
-from adaptlab_db.tables import Artifact, Checkpoint
+from adaptlab_db.stores.store import BytesPlace, StoreName, Stores, owner_of
+from adaptlab_db.tables import Artifact, CheckpointRow
 from adaptlab_services.errors import LedgerUnreachable
 from adaptlab_services.lifecycle.claims import Lease
 from adaptlab_services.storage import collecting
@@ -46,7 +46,7 @@ class Fragile(DirectoryStore):
 
     is_away = False
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         if self.is_away:
             raise StoreUnreachable("directory", "nowhere", "it is away")
         return super().read(session, place, start, stop)
@@ -110,7 +110,7 @@ def long_ago(hours: float) -> datetime:
 def a_checkpoint(session: Session, job_id: UUID, sha256: str) -> None:
     row = {"job_id": job_id, "attempt": 1, "replicate": 0, "seed": 0, "kind": "adapter",
            "artifact_sha256": sha256, "parameters": 1, "tensors": {}}  # fmt: skip
-    session.execute(insert(Checkpoint), [row])
+    session.execute(insert(CheckpointRow), [row])
 
 
 def a_job_with_file(
@@ -267,7 +267,7 @@ def test_base_models_stay(known: Sessions) -> None:
 def test_what_an_unfinished_check_measures_stays(known: Sessions, state: str, left: bool) -> None:
     a_job_with_file(known, b"content", 100)
     with known.begin() as session:
-        maker = session.scalars(select(Checkpoint.job_id)).one()
+        maker = session.scalars(select(CheckpointRow.job_id)).one()
         measures = {"adaptations": [{"job": str(maker)}]}
         a_job(session, state=state, kind="theory", resolved_spec=measures)
     assert collect(known, Retention(1, 1)).expired == int(not left)

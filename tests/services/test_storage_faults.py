@@ -16,7 +16,7 @@ from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.session import session_factory
 from adaptlab_db.stores.directory import MARKER, DirectoryStore
 from adaptlab_db.stores.postgres import PostgresStore
-from adaptlab_db.stores.store import Place, Stores
+from adaptlab_db.stores.store import BytesPlace, Stores
 from adaptlab_db.tables import Artifact
 from adaptlab_services.storage import collecting
 from adaptlab_services.storage.collecting import collect
@@ -30,7 +30,7 @@ class Interrupted(DirectoryStore):
 
     meanwhile: Callable[[], object] | None = None
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         content = super().read(session, place, start, stop)
         if (act := self.meanwhile) is not None:
             self.meanwhile = None

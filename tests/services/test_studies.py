@@ -29,7 +29,7 @@ from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_db.tables import Job, JobEvent
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.people.tokens import Principal
@@ -353,7 +353,7 @@ def test_cancelling_stops_what_nobody_else_wants(
     assert cancel(sessions, ada, str(first.id)).cancelled_at == cancelled.cancelled_at
     # When the last study that wants them goes, so do they.
     assert cancel(sessions, ada, "other").jobs == {"cancelled": 2, "succeeded": 1}
-    with pytest.raises(Conflict):
+    with pytest.raises(StateConflict):
         extend(sessions, ada, "small", seeds=3)
 
 
@@ -383,12 +383,12 @@ def test_a_base_model_that_others_wait_for_is_not_cancelled(
 def test_a_name_is_taken_once(sessions: Sessions, ada: Principal, base: None) -> None:
     create(sessions, ada)
     before = jobs_stored(sessions)
-    with pytest.raises(Conflict):
+    with pytest.raises(StateConflict):
         create(sessions, ada)
-    with pytest.raises(Conflict), sessions.begin() as session:
+    with pytest.raises(StateConflict), sessions.begin() as session:
         studies.preview(session, a_study_spec(), RULES)
     assert jobs_stored(sessions) == before
-    with pytest.raises(NotFound):
+    with pytest.raises(ResourceNotFound):
         look(sessions, "nobody")
 
 
@@ -399,7 +399,7 @@ def test_of_two_studies_of_one_name_at_once_one_is_made(
     def attempt(_: int) -> bool:
         try:
             create(sessions, ada)
-        except Conflict:
+        except StateConflict:
             return False
         return True
 

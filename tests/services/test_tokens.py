@@ -15,7 +15,7 @@ from tests.making import a_principal, a_token, a_user
 from tests.watching import statements
 
 from adaptlab_db.tables import BrowserSession, Token
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import tokens
 from adaptlab_services.people.tokens import (
     MOST_BROWSER_SESSIONS,
@@ -116,13 +116,13 @@ def test_what_is_no_token_is_refused_without_a_look_at_the_database(
 ) -> None:
     with sessions.begin() as session:
         presented = spoil(a_token(session))
-    with statements(sessions) as sent, sessions() as session, pytest.raises(Unauthorised):
+    with statements(sessions) as sent, sessions() as session, pytest.raises(NotAuthorised):
         authenticate(session, presented)
     assert sent == []
 
 
 def test_an_unknown_token_is_refused(sessions: Sessions) -> None:
-    with pytest.raises(Unauthorised):
+    with pytest.raises(NotAuthorised):
         who(sessions, tokens._new_token())
 
 
@@ -138,7 +138,7 @@ def test_a_token_that_is_over_is_refused(sessions: Sessions, values: dict[str, o
         presented = a_token(session)
     assert who(sessions, presented)
     change_token(sessions, **values)
-    with pytest.raises(Unauthorised):
+    with pytest.raises(NotAuthorised):
         who(sessions, presented)
 
 
@@ -210,7 +210,7 @@ def test_a_lost_file_is_replaced_and_its_token_revoked(
         ensure_admin_token(session, token_file)
     assert who(sessions, token_file.read_text().strip())
     assert who(sessions, other)
-    with pytest.raises(Unauthorised):
+    with pytest.raises(NotAuthorised):
         who(sessions, before)
 
 
@@ -253,7 +253,7 @@ def test_a_browser_signs_in_and_out(sessions: Sessions) -> None:
     with sessions.begin() as session:
         close_browser_session(session, cookie)
         close_browser_session(session, "never opened")
-    with sessions.begin() as session, pytest.raises(Unauthorised):
+    with sessions.begin() as session, pytest.raises(NotAuthorised):
         authenticate_browser(session, cookie)
 
 
@@ -261,7 +261,7 @@ def test_a_browser_is_signed_out_with_its_token(sessions: Sessions) -> None:
     with sessions.begin() as session:
         cookie = open_browser_session(session, a_principal(session))
     change_token(sessions, revoked_at=func.clock_timestamp())
-    with sessions.begin() as session, pytest.raises(Unauthorised):
+    with sessions.begin() as session, pytest.raises(NotAuthorised):
         authenticate_browser(session, cookie)
 
 
@@ -270,7 +270,7 @@ def test_a_browser_is_signed_out_in_time(sessions: Sessions) -> None:
         cookie = open_browser_session(session, a_principal(session))
         session.execute(update(BrowserSession).values(expires_at=func.clock_timestamp()))
     with sessions.begin() as session:
-        with pytest.raises(Unauthorised):
+        with pytest.raises(NotAuthorised):
             authenticate_browser(session, cookie)
         open_browser_session(session, a_principal(session))
         assert session.scalar(select(func.count()).select_from(BrowserSession)) == 1
@@ -278,7 +278,7 @@ def test_a_browser_is_signed_out_in_time(sessions: Sessions) -> None:
 
 @pytest.mark.parametrize("cookie", ["", "\ud800", "x" * 100_000])
 def test_a_strange_cookie_is_refused(sessions: Sessions, cookie: str) -> None:
-    with sessions.begin() as session, pytest.raises(Unauthorised):
+    with sessions.begin() as session, pytest.raises(NotAuthorised):
         authenticate_browser(session, cookie)
 
 
@@ -291,5 +291,5 @@ def test_a_token_has_so_many_browsers_and_the_oldest_is_signed_out(sessions: Ses
     for cookie in (theirs, *later):
         with sessions.begin() as session:
             assert authenticate_browser(session, cookie)
-    with sessions.begin() as session, pytest.raises(Unauthorised):
+    with sessions.begin() as session, pytest.raises(NotAuthorised):
         authenticate_browser(session, first)

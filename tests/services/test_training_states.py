@@ -11,7 +11,7 @@ from tests.making import a_claim, a_job, an_adapt_spec, an_environment, metric_p
 
 from adaptlab.measurements.results import Metrics, Started, TrainingSaved
 from adaptlab.runs.inputs import InputFile, SavedTraining
-from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPoint, TrainingState
+from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPointRow, TrainingStateRow
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.lifecycle.claims import Claim
@@ -48,7 +48,7 @@ def save(ledger: DatabaseLedger, claim: Claim, step: int, content: bytes) -> str
 def stored(sessions: Sessions) -> tuple[list[str], list[str]]:
     """The digests of the states that are kept, and of all artifacts."""
     with sessions.begin() as session:
-        states = session.scalars(select(TrainingState.artifact_sha256))
+        states = session.scalars(select(TrainingStateRow.artifact_sha256))
         return list(states), list(session.scalars(select(Artifact.sha256)))
 
 
@@ -71,7 +71,11 @@ def test_the_next_attempt_goes_on_from_it_with_the_curve_up_to_there(
     assert again.inputs.resume == SavedTraining(step=5, state=InputFile(sha256=sha256))
     assert b"".join(ledger.fetch_artifact(again, sha256)) == b"five"
     with sessions.begin() as session:
-        steps = select(MetricPoint.step).where(MetricPoint.attempt == 2).order_by(MetricPoint.step)
+        steps = (
+            select(MetricPointRow.step)
+            .where(MetricPointRow.attempt == 2)
+            .order_by(MetricPointRow.step)
+        )
         assert list(session.scalars(steps)) == [1, 2, 3, 4, 5], "not the sixth, which comes again"
         assert session.scalar(select(Job.step)) == 5
 
@@ -99,7 +103,7 @@ def test_a_state_from_a_lost_lease_is_refused(
     with pytest.raises(LeaseLost):
         ledger.record(claim, [TrainingSaved(step=7, path=path)], {path: kept})
     with sessions.begin() as session:
-        assert session.scalar(select(TrainingState.step)) == 5
+        assert session.scalar(select(TrainingStateRow.step)) == 5
 
 
 @pytest.mark.parametrize("end", ["finish", "fail", "stopped"])

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_job, a_pretrain_spec, an_adapt_spec
 
 from adaptlab_db.job_states import JOB_STATES, STATES, JobState
-from adaptlab_db.tables import Attempt, Job, JobEvent
+from adaptlab_db.tables import AttemptRow, Job, JobEvent
 from adaptlab_services.lifecycle.transitions import (
     Change,
     append_event,
@@ -132,7 +132,7 @@ def test_a_transition_writes_the_state_the_event_and_the_attempt(sessions: Sessi
         assert row.error == "The loss was not finite at step 3."
         assert row.finished_at is not None
         assert row.lease_expires_at is None
-        attempt = session.scalars(select(Attempt).where(Attempt.job_id == job_id)).one()
+        attempt = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id)).one()
         assert (attempt.outcome, attempt.reason) == ("failed", "diverged")
         assert attempt.ended_at is not None
         event = session.scalars(select(JobEvent).where(JobEvent.job_id == job_id)).one()

@@ -21,7 +21,7 @@ from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone, TablesTooOld
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
-from adaptlab_db.tables import Artifact, Checkpoint, Job, TrainingState, Worker
+from adaptlab_db.tables import Artifact, CheckpointRow, Job, TrainingStateRow, Worker
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.server.stores import open_sessions
@@ -71,7 +71,7 @@ def write(sessions: Sessions, content: bytes) -> str:
         job_id = a_job(session, state="succeeded")
         row = {"job_id": job_id, "attempt": 1, "replicate": 0, "seed": 0, "kind": "adapter",
                "artifact_sha256": sha256, "parameters": 1, "tensors": {}}  # fmt: skip
-        session.execute(insert(Checkpoint), [row])
+        session.execute(insert(CheckpointRow), [row])
     return sha256
 
 
@@ -160,7 +160,7 @@ def test_every_artifact_of_a_backup_under_load_comes_back(under_load: UnderLoad)
     assert b"".join(streamed(sessions, under_load.first)) == CONTENT
     assert sum(len(chunk) for sha in stored for chunk in streamed(sessions, sha)) == backup.bytes
     with sessions() as session:
-        assert set(session.scalars(select(TrainingState.artifact_sha256))) <= stored
+        assert set(session.scalars(select(TrainingStateRow.artifact_sha256))) <= stored
 
 
 def test_a_job_that_ran_during_a_backup_is_queued_again_and_its_worker_is_gone(

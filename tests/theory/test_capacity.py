@@ -13,7 +13,7 @@ from adaptlab.families.minigpt import MiniGPT
 from adaptlab.theory.capacity import capacity, completions_of_vectors
 from adaptlab.theory.constructions.construction import every_table
 from adaptlab.theory.constructions.unconditional import unconditional
-from adaptlab.theory.generation import Base, distinct
+from adaptlab.theory.generation import GeneratingBase, distinct
 
 FAMILIES = {**SMALL_OF_EACH, "llama with a tied head": TINY_OF_EACH["llama"]}
 
@@ -57,7 +57,7 @@ def test_the_base_of_a_pretraining_is_what_it_trained():
     assert capacity(pretrained, 4, 20, directed_tokens=0) == capacity(model, 4, 20, 0)
 
 
-def theorem_one_alone(vocabulary: int, length: int) -> tuple[Base, torch.Tensor]:
+def theorem_one_alone(vocabulary: int, length: int) -> tuple[GeneratingBase, torch.Tensor]:
     """Theorem 1's model with its virtual token first, and all its vectors."""
     built = unconditional(vocabulary, length)
     assert isinstance(built.base.family, Formal)

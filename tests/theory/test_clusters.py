@@ -6,7 +6,7 @@ from tests.engine.making import SMALL_OF_EACH
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import AdaptlabError
 from adaptlab.methods.prefix_tuning import PrefixTuning
@@ -82,7 +82,7 @@ def test_the_output_is_what_attention_adds_to_the_stream():
     heard: list[Tensor] = []
     from_model = Attachments(outputs={"blocks.0.attn": lambda x, y: (heard.append(y), y)[1]})
     forward = ENGINE_FAMILIES.get("gpt2")
-    forward(base.family, base.weights, TOKENS, from_model, slice(None), Recorder())
+    forward(base.family, base.weights, TOKENS, from_model, slice(None), LayerRecorder())
     assert torch.allclose(found, heard[0][0, :, LAST_OF_QUESTION], atol=1e-13)
 
 

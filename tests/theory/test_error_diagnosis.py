@@ -17,7 +17,7 @@ from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.theory import demonstrated
 from adaptlab.theory.asking import Asked, asked, asked_episodes
 from adaptlab.theory.checks import error_diagnosis as check_of_errors
-from adaptlab.theory.label_keys import Observed, Pairs, observed, pairs_of_classes
+from adaptlab.theory.label_keys import ClassPairs, Observed, observed, pairs_of_classes
 from adaptlab.theory.observation import FrozenBase, random_base
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.error_diagnosis import ErrorDiagnosis
@@ -204,7 +204,7 @@ def measured(
 
     generator = torch.Generator().manual_seed(1)
     every = iter(
-        Pairs(
+        ClassPairs(
             closeness=torch.stack([torch.zeros(10), torch.zeros(10), sign * torch.arange(10.0)]),
             confusion=torch.arange(10) + 2 * torch.rand(10, generator=generator),
             episodes=torch.full((10,), 7),

@@ -22,7 +22,13 @@ from tests.worker.conftest import PATIENCE, Watched, wait_until
 
 from adaptlab_client import Client
 from adaptlab_client.transport.credentials import file_of_job, keep_of_job
-from adaptlab_db.tables import AttentionMap, Checkpoint, Evaluation, MetricPoint, TrainingState
+from adaptlab_db.tables import (
+    AttentionMapRow,
+    CheckpointRow,
+    EvaluationRow,
+    MetricPointRow,
+    TrainingStateRow,
+)
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.settings import Settings
@@ -133,7 +139,7 @@ def has_saved(sessions: Sessions, job_id: UUID) -> bool:
 
 def saved_step(sessions: Sessions, job_id: UUID) -> int:
     with sessions() as session:
-        saved = select(TrainingState.step).where(TrainingState.job_id == job_id)
+        saved = select(TrainingStateRow.step).where(TrainingStateRow.job_id == job_id)
         return session.scalar(saved) or 0
 
 
@@ -202,7 +208,7 @@ def test_a_job_whose_worker_is_killed_goes_on_with_one_that_may_have_it_alone(
     assert outcomes(sessions, job_id) == ["lost", "succeeded"]
     assert f"resumes after step {saved[-1]}" in cluster.log
     with sessions() as session:
-        for table in (MetricPoint, Evaluation, Checkpoint, AttentionMap):
+        for table in (MetricPointRow, EvaluationRow, CheckpointRow, AttentionMapRow):
             mine = select(func.count()).where(table.job_id == job_id, table.attempt == 2)
             assert session.scalars(mine).one() > 0, table.__tablename__
 

@@ -8,7 +8,7 @@ from tests.worker.conftest import Processes, wait_until
 
 from adaptlab.plugins.dataset import Triple
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab_db.tables import Evaluation, Job
+from adaptlab_db.tables import EvaluationRow, Job
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import datasets
 from adaptlab_services.models.datasets import NewDataset
@@ -46,6 +46,6 @@ def test_uploaded_words_are_learned(sessions: sessionmaker[Session], processes: 
         assert job.state == "succeeded", job.error
         found = {
             row.task["target"]: (row.correct, row.total, row.task["dataset"]["name"])
-            for row in session.scalars(select(Evaluation).where(Evaluation.job_id == job.id))
+            for row in session.scalars(select(EvaluationRow).where(EvaluationRow.job_id == job.id))
         }
     assert found == {"german": (3, 3, "animals"), "spanish": (0, 3, "animals")}

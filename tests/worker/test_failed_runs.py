@@ -9,7 +9,7 @@ from tests.making import a_job, a_pretrain_spec
 from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.errors import BadCheckpoint, OutOfMemory
-from adaptlab_db.tables import Attempt
+from adaptlab_db.tables import AttemptRow
 from adaptlab_worker.run_errors import breaks_trainer, would_repeat
 
 
@@ -28,7 +28,7 @@ def test_bad_jobs_cost_one_attempt_and_no_trainer(
         expected = ("failed", "system_error") if seed == 13 else ("succeeded", None)
         assert (done.state, done.reason) == expected
     with sessions() as session:
-        attempts = session.scalar(select(func.count()).select_from(Attempt))
+        attempts = session.scalar(select(func.count()).select_from(AttemptRow))
     assert attempts == len(seeds)
     assert len(control.trainers()) == 1
 

@@ -19,7 +19,7 @@ from tests.worker.conftest import (
 )
 
 from adaptlab.errors import is_disk_full
-from adaptlab_db.tables import Attempt, Worker
+from adaptlab_db.tables import AttemptRow, Worker
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import workers
 from adaptlab_worker.room import LEAST_SHARE, MOST_ASKED, Room
@@ -65,7 +65,9 @@ def submit(sessions: Sessions, **columns: Any) -> UUID:
 
 def attempts(sessions: Sessions) -> list[tuple[str | None, str | None]]:
     with sessions.begin() as session:
-        rows = session.execute(select(Attempt.outcome, Attempt.reason).order_by(Attempt.attempt))
+        rows = session.execute(
+            select(AttemptRow.outcome, AttemptRow.reason).order_by(AttemptRow.attempt)
+        )
         return [(row.outcome, row.reason) for row in rows]
 
 

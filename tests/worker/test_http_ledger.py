@@ -16,13 +16,13 @@ from tests.making import a_base_model, a_job, an_adapt_spec, metric_points
 from adaptlab.measurements.results import Metrics, Progress, TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Checkpoint, MetricPoint, Token, TrainingState, Worker
+from adaptlab_db.tables import CheckpointRow, MetricPointRow, Token, TrainingStateRow, Worker
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.settings import Settings
 from adaptlab_worker import http_ledger
 from adaptlab_worker.api_connection import ApiConnection, open_connections
-from adaptlab_worker.errors import UnexpectedAnswer
+from adaptlab_worker.errors import UnexpectedServerAnswer
 from adaptlab_worker.http_ledger import HttpLedger, batches
 
 Sessions = sessionmaker[Session]
@@ -94,7 +94,7 @@ def with_large_base(sessions: Sessions) -> str:
         a_base_model(session)
         a_job(session)
         sha256 = ArtifactStore(session).write([CONTENT]).sha256
-        session.execute(update(Checkpoint).values(artifact_sha256=sha256))
+        session.execute(update(CheckpointRow).values(artifact_sha256=sha256))
     return sha256
 
 
@@ -170,8 +170,8 @@ def test_what_is_too_much_for_one_request_goes_in_several(
     events = [Metrics(points=metric_points([step])) for step in range(1, 8)]
     ledger.record(claim, [*events, TrainingSaved(step=6, path=path)], {path: sha256})
     with sessions() as session:
-        assert session.scalars(select(func.count()).select_from(MetricPoint)).one() == 7
-        assert session.scalars(select(TrainingState.artifact_sha256)).one() == sha256
+        assert session.scalars(select(func.count()).select_from(MetricPointRow)).one() == 7
+        assert session.scalars(select(TrainingStateRow.artifact_sha256)).one() == sha256
     ledger.record(claim, [Progress(phase="training", step=6, total=9)])
     assert job(sessions, claim.job_id).step == 6
 
@@ -185,7 +185,9 @@ def test_a_file_that_is_too_large_names_the_setting(
         ledger, _ = by(app, token)
         claim = a_claim(ledger)
         assert ledger.put_artifact(claim, [bytes(2**20)]).size == 2**20
-        with pytest.raises(UnexpectedAnswer, match=r"1048576 bytes.*ADAPTLAB_MAX_UPLOAD_BYTES"):
+        with pytest.raises(
+            UnexpectedServerAnswer, match=r"1048576 bytes.*ADAPTLAB_MAX_UPLOAD_BYTES"
+        ):
             ledger.put_artifact(claim, [bytes(2**20), b"x"])
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_pretrain_spec
 from tests.worker.conftest import Control, Watched, runner_options, serving
 
-from adaptlab_db.tables import Attempt
+from adaptlab_db.tables import AttemptRow
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_worker.memory_kills import MemoryKills
 
@@ -132,4 +132,4 @@ def test_a_job_for_which_memory_was_lacking_twice_is_not_tried_again(
     assert (job.reason, job.attempt) == (reason, attempts)
     assert ("ran out of memory" in str(job.error)) is (reason == "out_of_memory")
     with sessions.begin() as session:
-        assert set(session.scalars(select(Attempt.reason))) == {reason}
+        assert set(session.scalars(select(AttemptRow.reason))) == {reason}

@@ -178,8 +178,10 @@ def lease_has_ended(sessions: sessionmaker[Session], claim: Claim) -> bool:
 
 def points(sessions: sessionmaker[Session], claim: Claim) -> list[int]:
     with sessions.begin() as session:
-        of_job = select(tables.MetricPoint.step).where(tables.MetricPoint.job_id == claim.job_id)
-        return list(session.scalars(of_job.order_by(tables.MetricPoint.step)))
+        of_job = select(tables.MetricPointRow.step).where(
+            tables.MetricPointRow.job_id == claim.job_id
+        )
+        return list(session.scalars(of_job.order_by(tables.MetricPointRow.step)))
 
 
 def test_a_short_outage_costs_nothing(
@@ -465,7 +467,7 @@ def test_of_the_states_that_wait_only_the_last_is_kept(
     recorder.close()
     assert recorder.join(PATIENCE)
     with sessions.begin() as session:
-        assert list(session.scalars(select(tables.TrainingState.step))) == [4]
+        assert list(session.scalars(select(tables.TrainingStateRow.step))) == [4]
 
 
 def test_a_recorder_without_a_lease_drops_what_it_has(

@@ -11,8 +11,8 @@ from tests.making import a_job, a_pretrain_spec, a_principal
 from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab_db.tables import Attempt, Checkpoint, MetricPoint
-from adaptlab_services.errors import Conflict
+from adaptlab_db.tables import AttemptRow, CheckpointRow, MetricPointRow
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.jobs.control import pause, resume
 
 Sessions = sessionmaker[Session]
@@ -29,15 +29,20 @@ def request(sessions: Sessions, verb: Literal["pause", "resume"], job_id: UUID) 
 def results(sessions: Sessions, job_id: UUID) -> tuple[list[str], list[tuple[object, ...]]]:
     """The digests of the weights, and the last attempt's curves."""
     with sessions.begin() as session:
-        last = select(Attempt.attempt).where(Attempt.job_id == job_id)
+        last = select(AttemptRow.attempt).where(AttemptRow.job_id == job_id)
         attempt = max(session.scalars(last))
-        weights = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
+        weights = select(CheckpointRow.artifact_sha256).where(CheckpointRow.job_id == job_id)
         points = (
-            select(MetricPoint.replicate, MetricPoint.name, MetricPoint.step, MetricPoint.value)
-            .where(MetricPoint.job_id == job_id, MetricPoint.attempt == attempt)
-            .order_by(MetricPoint.replicate, MetricPoint.name, MetricPoint.step)
+            select(
+                MetricPointRow.replicate,
+                MetricPointRow.name,
+                MetricPointRow.step,
+                MetricPointRow.value,
+            )
+            .where(MetricPointRow.job_id == job_id, MetricPointRow.attempt == attempt)
+            .order_by(MetricPointRow.replicate, MetricPointRow.name, MetricPointRow.step)
         )
-        digests = list(session.scalars(weights.order_by(Checkpoint.replicate)))
+        digests = list(session.scalars(weights.order_by(CheckpointRow.replicate)))
         return digests, [tuple(row) for row in session.execute(points)]
 
 
@@ -55,7 +60,11 @@ def test_a_paused_job_goes_on_exactly_when_it_is_resumed(
     job = watched.wait_for_state(paused, "succeeded", "failed")
     assert (job.state, job.attempt) == ("succeeded", 2)
     with sessions.begin() as session:
-        outcomes = select(Attempt.outcome).where(Attempt.job_id == paused).order_by(Attempt.attempt)
+        outcomes = (
+            select(AttemptRow.outcome)
+            .where(AttemptRow.job_id == paused)
+            .order_by(AttemptRow.attempt)
+        )
         assert list(session.scalars(outcomes)) == ["paused", "succeeded"]
     weights, curves = results(sessions, paused)
     assert len(weights) == 2
@@ -69,7 +78,7 @@ def paused_midway(sessions: Sessions, watched: Watched) -> tuple[PretrainSpec, U
         with sessions.begin() as session:
             job_id = a_job(session, spec)
         watched.wait(job_id, lambda job: job.step >= 1, "a first step")
-        with suppress(Conflict):  # it has ended already
+        with suppress(StateConflict):  # it has ended already
             request(sessions, "pause", job_id)
         job = watched.wait_for_state(job_id, "paused", "succeeded", "failed")
         if job.state != "succeeded":

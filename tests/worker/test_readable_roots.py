@@ -10,11 +10,11 @@ import pytest
 
 from adaptlab_services.settings import Settings
 from adaptlab_worker import slot_settings, trainer_user
-from adaptlab_worker.confinement import Limits
+from adaptlab_worker.confinement import TrainerLimits
 from adaptlab_worker.errors import TorchMissing, TrainerUserBarred
 from adaptlab_worker.slot_settings import slot_options
 
-LIMITS = Limits(memory_bytes=2**30)
+LIMITS = TrainerLimits(memory_bytes=2**30)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def roots(tmp_path: Path) -> dict[str, Path]:
 
 
 def only_open(
-    wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
+    wanted: str, needed: Sequence[Path], scratch: Path, limits: TrainerLimits
 ) -> trainer_user.TrainerUser | None:
     """A user who cannot read folders named `closed`, or no user."""
     if wanted == "barred" or any(path.name == "closed" for path in needed):

@@ -30,7 +30,7 @@ from tests.worker.conftest import (
 )
 
 from adaptlab.measurements.results import Metrics, Progress
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import AttemptRow, Job
 from adaptlab_stack.servers import Servers
 from adaptlab_worker.patience import Patience, StallTimer
 from adaptlab_worker.protocol import (
@@ -57,7 +57,9 @@ def submit(sessions: Sessions, self_fence: str = "ride_through", **columns: Any)
 
 def outcomes(sessions: Sessions) -> list[tuple[str | None, str | None]]:
     with sessions.begin() as session:
-        rows = session.execute(select(Attempt.outcome, Attempt.reason).order_by(Attempt.attempt))
+        rows = session.execute(
+            select(AttemptRow.outcome, AttemptRow.reason).order_by(AttemptRow.attempt)
+        )
         return [(row.outcome, row.reason) for row in rows]
 
 

@@ -12,7 +12,7 @@ from tests.worker.conftest import ROOT
 from tests.worker.endings import end_by_a_run
 
 from adaptlab.control_groups import controllers, delegated_group
-from adaptlab_worker.confinement import Limits
+from adaptlab_worker.confinement import TrainerLimits
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.run_failures import trainer_gone
@@ -75,14 +75,14 @@ def test_nothing_is_delegated_on_a_machine_with_version_1(tmp_path: Path) -> Non
 def test_limits_are_written_to_the_files_that_the_kernel_has(tmp_path: Path) -> None:
     for name in FILES:
         (tmp_path / name).touch()
-    set_limits(tmp_path, Limits(memory_bytes=3 * GIB, processes=64))
+    set_limits(tmp_path, TrainerLimits(memory_bytes=3 * GIB, processes=64))
     written = {name: (tmp_path / name).read_text() for name in FILES}
     assert written == dict(zip(FILES, (str(3 * GIB), "0", "1", "64"), strict=True))
 
 
 def test_a_kernel_without_swap_has_no_limit_of_it(tmp_path: Path) -> None:
     (tmp_path / "memory.max").touch()
-    set_limits(tmp_path, Limits(memory_bytes=GIB))
+    set_limits(tmp_path, TrainerLimits(memory_bytes=GIB))
     assert [path.name for path in tmp_path.iterdir()] == ["memory.max"]
 
 
@@ -96,7 +96,7 @@ def trainer(group: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainerPro
 
 def a_trainer(group: Path, runner: str, monkeypatch: pytest.MonkeyPatch) -> TrainerProcess:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    limits, groups = Limits(memory_bytes=GIB), trainer_groups(os.getpid(), group)
+    limits, groups = TrainerLimits(memory_bytes=GIB), trainer_groups(os.getpid(), group)
     assert groups is not None
     return TrainerProcess(TrainerOptions(runner=runner, limits=limits, groups=groups))
 
@@ -168,8 +168,8 @@ def test_a_process_that_needs_too_much_memory_is_killed_in_its_group(
         pytest.skip("the memory controller of this machine is of version 1")
     groups = trainer_groups(os.getpid(), group)
     assert groups is not None
-    greedy = groups.create(Limits(memory_bytes=100 * 2**20))
-    limits = Limits(memory_bytes=4 * GIB, group=str(greedy.path)).model_dump_json()
+    greedy = groups.create(TrainerLimits(memory_bytes=100 * 2**20))
+    limits = TrainerLimits(memory_bytes=4 * GIB, group=str(greedy.path)).model_dump_json()
     done = subprocess.run([sys.executable, "-c", IN_A_GROUP, limits], check=False)
     assert (done.returncode, greedy.ran_out_of_memory()) == (-signal.SIGKILL, True)
     greedy.remove()

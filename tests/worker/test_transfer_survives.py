@@ -19,7 +19,7 @@ from tests.worker.conftest import (
 )
 
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec
-from adaptlab_db.tables import Evaluation, ItemOutcome
+from adaptlab_db.tables import EvaluationRow, ItemOutcome
 from adaptlab_services.jobs import jobs
 
 pytestmark = pytest.mark.long("chaos at length")
@@ -61,7 +61,7 @@ def pretrained(sessions: Sessions, name: str, width: int) -> UUID:
 
 def scores(sessions: Sessions, job_id: UUID) -> list[tuple[Any, ...]]:
     """Return every score of a job's latest attempt, with its outcomes."""
-    row = Evaluation
+    row = EvaluationRow
     columns = (row.base_model, row.replicate, row.attached, row.correct, row.total)
     query = (
         select(row.attempt, *columns, ItemOutcome.bits)

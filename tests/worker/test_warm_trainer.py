@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_pretrain_spec, a_principal
 from tests.worker.conftest import Processes, Watched, ring_once, wait_for_worker
 
-from adaptlab_db.tables import Attempt
+from adaptlab_db.tables import AttemptRow
 from adaptlab_services.jobs import jobs
 from adaptlab_services.settings import Settings
 
@@ -32,7 +32,7 @@ def test_jobs_are_trained_by_a_process_that_was_there_before_they_came(
         done = watched.wait_for_state(job_id, "succeeded", "failed")
         assert (done.state, done.error) == ("succeeded", None)
         with sessions.begin() as session:
-            begun = select(Attempt.first_step_at).where(Attempt.job_id == job_id)
+            begun = select(AttemptRow.first_step_at).where(AttemptRow.job_id == job_id)
             first_step_at = session.scalars(begun).one()
         assert first_step_at is not None
         assert done.created_at < first_step_at

@@ -34,11 +34,11 @@ from tests.worker.conftest import (
 
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
-    AttentionMap,
-    Checkpoint,
-    Evaluation,
+    AttentionMapRow,
+    CheckpointRow,
+    EvaluationRow,
     Job,
-    MetricPoint,
+    MetricPointRow,
     Replicate,
     Token,
     Worker,
@@ -73,14 +73,14 @@ def assert_one_set_of_results(sessions: sessionmaker[Session], job: Job) -> None
     with sessions.begin() as session:
         for table, rows in (
             (Replicate, 1),
-            (Evaluation, 1),
-            (AttentionMap, 1),
-            (Checkpoint, 1),
-            (MetricPoint, job.total_steps),
+            (EvaluationRow, 1),
+            (AttentionMapRow, 1),
+            (CheckpointRow, 1),
+            (MetricPointRow, job.total_steps),
         ):
             of_job = select(func.count()).select_from(table).where(table.job_id == job.id)
             assert session.scalar(of_job.where(table.attempt == job.attempt)) == rows, table
-            if table is not MetricPoint:
+            if table is not MetricPointRow:
                 assert session.scalar(of_job) == rows, table
 
 
@@ -114,7 +114,7 @@ def test_the_weights_of_the_base_model_reach_the_run(
     for job_id in job_ids:
         watched.wait_for_state(job_id, "succeeded")
         with sessions.begin() as session:
-            stored = select(Checkpoint.artifact_sha256).where(Checkpoint.job_id == job_id)
+            stored = select(CheckpointRow.artifact_sha256).where(CheckpointRow.job_id == job_id)
             sha256 = session.scalars(stored).one()
             content = b"".join(ArtifactStore(session).read(sha256))
             assert b"trained on zero,one" in content
@@ -210,7 +210,7 @@ def test_a_failure_has_its_reason_and_is_tried_again_only_where_that_can_help(
         assert (job.reason, job.attempt) == (reason, attempt)
         assert told in str(job.error)
     with sessions.begin() as session:
-        of_diverged = select(MetricPoint).where(MetricPoint.job_id == job_ids[1])
+        of_diverged = select(MetricPointRow).where(MetricPointRow.job_id == job_ids[1])
         points = session.scalars(of_diverged).all()
         assert [(point.step, point.value) for point in points] == [(1, None)], "its curve is kept"
 

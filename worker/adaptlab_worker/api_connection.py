@@ -11,7 +11,7 @@ import httpx
 from adaptlab.errors import Problem
 from adaptlab_services.errors import LeaseLost, LedgerRefused, LedgerUnreachable
 from adaptlab_services.lifecycle.claims import Lease
-from adaptlab_worker.errors import UnexpectedAnswer
+from adaptlab_worker.errors import UnexpectedServerAnswer
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0  # of silence; a lease outlasts two of them
@@ -44,8 +44,8 @@ class ApiConnection:
     """Connection of a worker to the API, safe for several threads.
 
     Every call raises `LedgerUnreachable` if it may be retried, `LedgerRefused` if the token is not
-    accepted, `LeaseLost` if the lease is not held, and `UnexpectedAnswer`. Requests are not retried
-    here; that is up to the caller, as with any ledger.
+    accepted, `LeaseLost` if the lease is not held, and `UnexpectedServerAnswer`. Requests are not
+    retried here; that is up to the caller, as with any ledger.
     """
 
     def __init__(self, http: httpx.Client) -> None:
@@ -126,7 +126,7 @@ def _content(answer: httpx.Response, lease: Lease | None) -> bytes | None:
     # A server restored from a backup has no record of leases claimed after it.
     if lease is not None and (status == HTTPStatus.NOT_FOUND or problem.get("type") == LOST):
         raise LeaseLost(lease.job_id, lease.attempt)
-    raise UnexpectedAnswer(message, status, tuple(_named(problem)))
+    raise UnexpectedServerAnswer(message, status, tuple(_named(problem)))
 
 
 def _named(problem: Mapping[str, object]) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from adaptlab.values import Value
 from adaptlab_worker.landlock import FileRules, restrict
-from adaptlab_worker.system_calls import Refused, refuse_system_calls
+from adaptlab_worker.system_calls import RefusedCalls, refuse_system_calls
 
 LARGEST_FILE = 2**38  # bytes; the weights of one replicate of the largest model, and some more
 OPEN_FILES = 4096
@@ -51,7 +51,7 @@ class RunsAs(Value):
     passes: bool = False
 
 
-class Limits(Value):
+class TrainerLimits(Value):
     """The limits of one trainer.
 
     `memory_bytes` counts written memory, not mappings, since CUDA maps whole cards; `file_bytes` is
@@ -82,7 +82,7 @@ def machine_memory() -> int:
         return machine
 
 
-def confine(limits: Limits) -> None:
+def confine(limits: TrainerLimits) -> None:
     """Confine this process and its children for good.
 
     Call it before threads start.
@@ -107,7 +107,7 @@ def confine(limits: Limits) -> None:
         close_to_others()  # a trainer of another job may be the same user
         if not restrict(limits.files) and limits.files is not None:
             raise OSError("the kernel has no Landlock, so the rules for files cannot hold")
-    refused = Refused(
+    refused = RefusedCalls(
         network=not limits.network,
         connections=not (limits.network or limits.connections),
         shared_memory=not limits.shared_memory,

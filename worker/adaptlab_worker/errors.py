@@ -52,7 +52,7 @@ class NoEndKnown(AdaptlabError):
         )
 
 
-class UnexpectedAnswer(AdaptlabError):
+class UnexpectedServerAnswer(AdaptlabError):
     """The server gave an answer that this worker's version does not expect.
 
     `status` is the HTTP status; `problems` are those that the answer lists.

@@ -22,8 +22,8 @@ from adaptlab_services.leases.lease_views import (
     HeartbeatReport,
     LeaseEnd,
     LeaseView,
+    NewEvents,
     NewLease,
-    NewRecords,
     NewWorker,
     QueuesWithWork,
     RegisteredWorker,
@@ -35,7 +35,7 @@ from adaptlab_services.leases.leases import NO_ARTIFACTS, Command
 from adaptlab_services.lifecycle.claims import Claim, Lease
 from adaptlab_services.lifecycle.transitions import Reason, storable
 from adaptlab_worker.api_connection import ApiConnection
-from adaptlab_worker.errors import UnexpectedAnswer
+from adaptlab_worker.errors import UnexpectedServerAnswer
 
 MOST_BYTES = 2 * 2**20  # of results in one request; a single larger event goes by itself
 MOST_EVENTS = 2000
@@ -85,7 +85,7 @@ class HttpLedger:
         )
         try:
             return self._claimed(request)
-        except UnexpectedAnswer as answer:
+        except UnexpectedServerAnswer as answer:
             if answer.status != HTTPStatus.NOT_FOUND or worker_id not in self._known:
                 raise
         # The server was restored from a backup that is older than this worker.
@@ -116,10 +116,10 @@ class HttpLedger:
         sent = _Counted(chunks)
         try:
             answer = self._connection.upload(_path(lease, "artifacts"), sent.pieces(), lease)
-        except UnexpectedAnswer as refused:
+        except UnexpectedServerAnswer as refused:
             if refused.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise
-            raise UnexpectedAnswer(f"{refused} {_TOO_LARGE}", refused.status) from refused
+            raise UnexpectedServerAnswer(f"{refused} {_TOO_LARGE}", refused.status) from refused
         stored = _read(StoredContent, answer)
         if (stored.sha256, stored.size) != (sent.sha256, sent.size):
             raise LedgerUnreachable(
@@ -139,7 +139,7 @@ class HttpLedger:
         for batch in batches(events):
             paths = {path for event in batch if (path := path_of(event)) is not None}
             named = {str(path): artifacts[path] for path in paths}
-            records = NewRecords.model_construct(events=tuple(batch), artifacts=named)
+            records = NewEvents.model_construct(events=tuple(batch), artifacts=named)
             with _refusals():
                 self._connection.post(_path(lease, "records"), _json(records), lease)
 
@@ -240,7 +240,7 @@ def _refusals() -> Generator[None]:
     """Raise `ReportRefused` if a report does not fit its job."""
     try:
         yield
-    except UnexpectedAnswer as answer:
+    except UnexpectedServerAnswer as answer:
         if answer.status != HTTPStatus.UNPROCESSABLE_ENTITY or not answer.problems:
             raise
         raise ReportRefused(*answer.problems) from answer
@@ -250,7 +250,7 @@ def _read(kind: type[A], content: bytes | None) -> A:
     try:
         return kind.model_validate_json(content or b"")
     except ValidationError as error:
-        raise UnexpectedAnswer(
+        raise UnexpectedServerAnswer(
             "The server's answer does not fit this worker's version. Install the server's "
             f"version of adaptlab. {error}"
         ) from error

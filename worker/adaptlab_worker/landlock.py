@@ -24,7 +24,7 @@ WITH_SCOPES = 6
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
 
 
-class Access(IntFlag):
+class FileAccess(IntFlag):
     """Operations on a file or in a folder."""
 
     EXECUTE = 1 << 0
@@ -45,15 +45,19 @@ class Access(IntFlag):
     IOCTL_DEV = 1 << 15
 
 
-SINCE = {2: Access.REFER, 3: Access.TRUNCATE, 5: Access.IOCTL_DEV}
+SINCE = {2: FileAccess.REFER, 3: FileAccess.TRUNCATE, 5: FileAccess.IOCTL_DEV}
 """Operations by the version of Landlock that added them; all others are in version 1."""
 OF_FILES = (
-    Access.EXECUTE | Access.WRITE_FILE | Access.READ_FILE | Access.TRUNCATE | Access.IOCTL_DEV
+    FileAccess.EXECUTE
+    | FileAccess.WRITE_FILE
+    | FileAccess.READ_FILE
+    | FileAccess.TRUNCATE
+    | FileAccess.IOCTL_DEV
 )
-READING = Access.EXECUTE | Access.READ_FILE | Access.READ_DIR
-DEVICE = OF_FILES & ~Access.EXECUTE | Access.READ_DIR
-EVERYTHING = Access((Access.IOCTL_DEV << 1) - 1)
-WRITING = EVERYTHING & ~(Access.MAKE_CHAR | Access.MAKE_BLOCK)
+READING = FileAccess.EXECUTE | FileAccess.READ_FILE | FileAccess.READ_DIR
+DEVICE = OF_FILES & ~FileAccess.EXECUTE | FileAccess.READ_DIR
+EVERYTHING = FileAccess((FileAccess.IOCTL_DEV << 1) - 1)
+WRITING = EVERYTHING & ~(FileAccess.MAKE_CHAR | FileAccess.MAKE_BLOCK)
 MADE_ANEW = "/proc/"
 """A rule is about an inode, and the kernel makes another one for what is below this folder once it
 has dropped the first to gain memory. So what a rule names there stays open."""
@@ -96,7 +100,7 @@ def restrict(rules: FileRules | None) -> bool:
     kernel = version()
     if kernel == 0 or (rules is None and kernel < WITH_SCOPES):
         return False
-    handled = _handled(kernel) if rules is not None else Access(0)
+    handled = _handled(kernel) if rules is not None else FileAccess(0)
     ruleset = _create(handled, kernel)
     try:
         for access, paths in _grants(rules or FileRules()):
@@ -107,11 +111,11 @@ def restrict(rules: FileRules | None) -> bool:
     return True
 
 
-def _grants(rules: FileRules) -> tuple[tuple[Access, Sequence[str]], ...]:
+def _grants(rules: FileRules) -> tuple[tuple[FileAccess, Sequence[str]], ...]:
     return (READING, rules.readable), (WRITING, rules.writable), (DEVICE, rules.devices)
 
 
-def _handled(kernel: int) -> Access:
+def _handled(kernel: int) -> FileAccess:
     """Return the operations that this kernel's Landlock can refuse."""
     handled = EVERYTHING
     for since, access in SINCE.items():
@@ -120,7 +124,7 @@ def _handled(kernel: int) -> Access:
     return handled
 
 
-def _create(handled: Access, kernel: int) -> int:
+def _create(handled: FileAccess, kernel: int) -> int:
     scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if kernel >= WITH_SCOPES else 0
     attributes = (ctypes.c_uint64 * 3)(handled, 0, scopes)
     size = ctypes.sizeof(attributes) if kernel >= WITH_SCOPES else ctypes.sizeof(ctypes.c_uint64)
@@ -132,7 +136,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _allow(ruleset: int, access: Access, paths: Sequence[str]) -> None:
+def _allow(ruleset: int, access: FileAccess, paths: Sequence[str]) -> None:
     for path in paths:
         try:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -19,7 +19,7 @@ from adaptlab_answers.server import MOST_GPUS, GpuLoad, WorkerLoad
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_worker.confinement import machine_memory
-from adaptlab_worker.errors import UnexpectedAnswer
+from adaptlab_worker.errors import UnexpectedServerAnswer
 
 REPORT_SECONDS = 15.0
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -127,7 +127,10 @@ class LoadReporter:
                 self._ledger.report_load(worker_id, measured(gpus))
             except LedgerUnreachable as error:
                 log.debug("the load was not reported: %s", error)
-            except (LedgerRefused, UnexpectedAnswer) as error:  # or a server of an older version
+            except (
+                LedgerRefused,
+                UnexpectedServerAnswer,
+            ) as error:  # or a server of an older version
                 log.warning("the server takes no reports of the load: %s", error)
                 return
             except Exception:

@@ -10,7 +10,7 @@ from adaptlab.c_compiler import COMPILERS, WHAT_IT_COSTS, c_compiler
 from adaptlab.specs.memory import USABLE
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.settings import Settings
-from adaptlab_worker.confinement import Limits, machine_memory
+from adaptlab_worker.confinement import TrainerLimits, machine_memory
 from adaptlab_worker.errors import TorchMissing
 from adaptlab_worker.installation import file_rules, keep_compiled_python
 from adaptlab_worker.landlock import version
@@ -103,7 +103,7 @@ def _trainer_options(
     return options, roots
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings) -> TrainerLimits:
     """Return the limits of all trainers, with file rules if supported."""
     network = settings.trainer_network == "allowed"
     files = None
@@ -113,7 +113,7 @@ def _limits(settings: Settings) -> Limits:
         rules = file_rules(os.environ, readable, closed, network=network)
         writable = tuple(str(path.resolve()) for path in settings.trainer_writes)
         files = rules.model_copy(update={"writable": writable})
-    return Limits(
+    return TrainerLimits(
         memory_bytes=settings.trainer_memory_bytes or machine_memory(),
         network=network,
         connections=MULTI_PROCESS_SERVICE in os.environ,
@@ -134,7 +134,7 @@ def _say_what_slows() -> None:
 
 
 def _say_what_confines(
-    user: TrainerUser | None, limits: Limits, groups: TrainerGroups | None
+    user: TrainerUser | None, limits: TrainerLimits, groups: TrainerGroups | None
 ) -> None:
     """Log the confinement of trainers; warn of what the kernel lacks."""
     if not can_refuse():

@@ -66,7 +66,7 @@ MACHINES = {
 }
 
 
-class Refused(NamedTuple):
+class RefusedCalls(NamedTuple):
     """Optional refusals, in addition to those that always apply.
 
     Attributes:
@@ -108,7 +108,7 @@ def can_refuse() -> bool:
     return bool(status == 0)
 
 
-def refuse_system_calls(refused: Refused) -> bool:
+def refuse_system_calls(refused: RefusedCalls) -> bool:
     """Deny all other system calls for good; return False if unsupported.
 
     This applies to the process and its children. What is allowed is a list
@@ -132,7 +132,7 @@ def _machine() -> Machine | None:
     return MACHINES.get(platform.machine()) if sys.platform == "linux" else None
 
 
-def _filter(machine: Machine, wanted: Refused) -> Instructions:
+def _filter(machine: Machine, wanted: RefusedCalls) -> Instructions:
     """Return the filter's instructions; jumps count the instructions to skip."""
     calls = system_calls(machine.column)
     return [
@@ -148,7 +148,7 @@ def _filter(machine: Machine, wanted: Refused) -> Instructions:
     ]
 
 
-def _by_arguments(calls: SystemCalls, wanted: Refused) -> Iterator[_Instruction]:
+def _by_arguments(calls: SystemCalls, wanted: RefusedCalls) -> Iterator[_Instruction]:
     """Yield the tests of the calls that depend on their arguments."""
     rules = {**_of_processes(), **_of_descriptors(), **_of_memory(wanted), **_of_sockets(wanted)}
     for name, number in calls.named.items():
@@ -182,7 +182,7 @@ def _of_descriptors() -> dict[str, Instructions]:
     return {"fcntl": _all_but(SECOND, OWNERS_OF_FILES), "ioctl": _all_but(SECOND, OF_TERMINALS)}
 
 
-def _of_memory(wanted: Refused) -> dict[str, Instructions]:
+def _of_memory(wanted: RefusedCalls) -> dict[str, Instructions]:
     if not wanted.shared_memory:
         return {name: [_return(ALLOW)] for name in ("mmap", "memfd_create")}
     unnamed = _if(IF_EQUAL, SHARED_UNNAMED, [_return(REFUSE)])
@@ -190,7 +190,7 @@ def _of_memory(wanted: Refused) -> dict[str, Instructions]:
     return {"mmap": [*flags, *unnamed, _return(ALLOW)], "memfd_create": [_return(MISSING)]}
 
 
-def _of_sockets(wanted: Refused) -> dict[str, Instructions]:
+def _of_sockets(wanted: RefusedCalls) -> dict[str, Instructions]:
     if not wanted.network:
         return {name: [_return(ALLOW)] for name in ("socket", "socketpair", "connect")}
     local: Instructions = [_return(ALLOW)]

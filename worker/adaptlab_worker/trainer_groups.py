@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from adaptlab.control_groups import controllers, delegated_group
-from adaptlab_worker.confinement import MEMBERS, Limits
+from adaptlab_worker.confinement import MEMBERS, TrainerLimits
 from adaptlab_worker.memory_kills import kills_in
 
 OTHERS = "adaptlab"
@@ -69,7 +69,7 @@ class TrainerGroups:
         self._worker = worker
         self._numbers = itertools.count(1)
 
-    def create(self, limits: Limits) -> TrainerGroup:
+    def create(self, limits: TrainerLimits) -> TrainerGroup:
         """Create the group of a trainer.
 
         Raises:
@@ -88,7 +88,7 @@ class TrainerGroups:
                 _is_removed(path)
 
 
-def set_limits(group: Path, limits: Limits) -> None:
+def set_limits(group: Path, limits: TrainerLimits) -> None:
     """Limit the memory and the number of a group's processes.
 
     Without swap, which would only slow down a run that needs too much. If memory runs out, the
@@ -150,7 +150,7 @@ def _move_processes(source: Path, destination: Path) -> None:
 
 def _try_out(groups: TrainerGroups) -> None:
     """Raise an error if no process can be placed in a group."""
-    group = groups.create(Limits(memory_bytes=2**30))
+    group = groups.create(TrainerLimits(memory_bytes=2**30))
     try:
         enter = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", str(group.path / MEMBERS)]
         subprocess.run(enter, check=True, capture_output=True)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from adaptlab_services.log_formats import FORMAT_VARIABLE, LEVEL_VARIABLE
-from adaptlab_worker.confinement import Limits, RunsAs, machine_memory
+from adaptlab_worker.confinement import RunsAs, TrainerLimits, machine_memory
 from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.memory_kills import MemoryKills
 from adaptlab_worker.protocol import (
@@ -85,7 +85,9 @@ class TrainerOptions:
     ready_seconds: float = 120.0
     silence_seconds: float = 60.0
     runner: str | None = None
-    limits: Limits = field(default_factory=lambda: Limits(memory_bytes=machine_memory()))
+    limits: TrainerLimits = field(
+        default_factory=lambda: TrainerLimits(memory_bytes=machine_memory())
+    )
     user: TrainerUser | None = None
     passed_on: tuple[str, ...] = ()
     memory_kills: MemoryKills = field(default_factory=MemoryKills)
@@ -355,7 +357,7 @@ def resident_bytes(pid: int) -> int:
 
 def _limits(
     options: TrainerOptions, folders: SlotFolders, control_group: TrainerGroup | None
-) -> Limits:
+) -> TrainerLimits:
     """Return the limits of one trainer, with its user, group and folders."""
     changes: dict[str, Any] = {}
     if control_group is not None:

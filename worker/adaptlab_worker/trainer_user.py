@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adaptlab_worker.confinement import Limits, RunsAs
+from adaptlab_worker.confinement import RunsAs, TrainerLimits
 from adaptlab_worker.errors import TrainerUserBarred
 from adaptlab_worker.own_users import TRAINER_USERS, following_user, own_user
 
@@ -34,7 +34,7 @@ class TrainerUser:
 
 
 def trainer_user(
-    wanted: str, needed: Sequence[Path], scratch: Path, limits: Limits
+    wanted: str, needed: Sequence[Path], scratch: Path, limits: TrainerLimits
 ) -> TrainerUser | None:
     """Return the user of trainers; None for the worker's own.
 
@@ -72,7 +72,7 @@ def user_of_slot(user: TrainerUser | None, slot: int) -> TrainerUser | None:
 
 
 def user_and_roots(
-    wanted: str, roots: Mapping[str, Path], scratch: Path, limits: Limits
+    wanted: str, roots: Mapping[str, Path], scratch: Path, limits: TrainerLimits
 ) -> tuple[TrainerUser | None, Mapping[str, Path]]:
     """Return the user of trainers, and the model roots that it can read.
 
@@ -102,7 +102,7 @@ def _is_readable(folder: Path) -> bool:
     return True
 
 
-def _is_able(wanted: str, root: Path, scratch: Path, limits: Limits) -> bool:
+def _is_able(wanted: str, root: Path, scratch: Path, limits: TrainerLimits) -> bool:
     try:
         trainer_user(wanted, (root,), scratch, limits)
     except TrainerUserBarred:
@@ -110,7 +110,7 @@ def _is_able(wanted: str, root: Path, scratch: Path, limits: Limits) -> bool:
     return True
 
 
-def _check_files_are_closed(limits: Limits) -> None:
+def _check_files_are_closed(limits: TrainerLimits) -> None:
     """Raise `TrainerUserBarred` if trainers had all of root's files.
 
     The trainers are those of the worker's user.
@@ -145,7 +145,7 @@ def _named(name: str) -> TrainerUser:
     return TrainerUser(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
-def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerUser:
+def _able(user: TrainerUser, needed: Sequence[Path], limits: TrainerLimits) -> TrainerUser:
     """Return the user after a test start, with the capability if needed."""
     if (fault := _fault(user, needed, limits)) is None:
         return user
@@ -165,7 +165,7 @@ def _able(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> TrainerU
     raise TrainerUserBarred(remedy)
 
 
-def _fault(user: TrainerUser, needed: Sequence[Path], limits: Limits) -> str | None:
+def _fault(user: TrainerUser, needed: Sequence[Path], limits: TrainerLimits) -> str | None:
     """Return what keeps the user from running a trainer, by trying.
 
     Mode bits are not enough, because access lists count too.

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 5.0
 """For a read that does not return, before the server stops without it."""
 
 
-class Look(Protocol):
+class PulseReader(Protocol):
     """Reads the pulses of jobs; permission is checked when a watch begins."""
 
     def __call__(self, job_ids: Collection[UUID]) -> Mapping[UUID, Pulse]:
@@ -95,7 +95,7 @@ class Watch:
 class Feed:
     """The watchers of one application."""
 
-    def __init__(self, look: Look, still_good: StillGood) -> None:
+    def __init__(self, look: PulseReader, still_good: StillGood) -> None:
         self._look = look
         self._still_good = still_good
         self._watches: set[Watch] = set()

@@ -17,7 +17,7 @@ _RANGE = re.compile(r"bytes=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """The bytes from `start` to before `stop`."""
 
     start: int
@@ -41,7 +41,7 @@ def file_answer(
         return Response(status_code=304, headers=fixed)
     require(sessions, file)  # the status cannot change once the answer has begun
     span = None if head else _asked_span(headers, etag, file.size)
-    whole = Span(0, file.size)
+    whole = ByteRange(0, file.size)
     sent = span or whole
     fixed |= {
         "Content-Length": str(sent.stop - sent.start),
@@ -65,7 +65,7 @@ def has_current(headers: Headers, etag: str) -> bool:
     return etag in tags or "*" in tags
 
 
-def _asked_span(headers: Headers, etag: str, size: int) -> Span | None:
+def _asked_span(headers: Headers, etag: str, size: int) -> ByteRange | None:
     """Return the requested range, or None to send the whole file."""
     asked = headers.get("range")
     if asked is None or headers.get("if-range", etag) != etag:
@@ -81,4 +81,4 @@ def _asked_span(headers: Headers, etag: str, size: int) -> Span | None:
             return None
     if start >= size or start >= stop:
         raise RangeNotSatisfiable(size)
-    return Span(start, stop)
+    return ByteRange(start, stop)

@@ -26,15 +26,15 @@ from adaptlab_db.errors import (
     WrongBytes,
 )
 from adaptlab_services.errors import (
-    Conflict,
     Forbidden,
     IdempotencyMismatch,
     LeaseLost,
     LedgerUnreachable,
     LimitReached,
-    NotFound,
+    NotAuthorised,
     RangeNotSatisfiable,
-    Unauthorised,
+    ResourceNotFound,
+    StateConflict,
     UploadTooLarge,
 )
 from adaptlab_services.log_formats import fact
@@ -55,7 +55,7 @@ HANDLED = (
 log = logging.getLogger(__name__)
 
 
-class Fault(Value):
+class ProblemDetail(Value):
     """One error at one place of the request.
 
     `pointer` is a JSON pointer into the body, or starts with /query, /path or /header. `nearest`
@@ -71,7 +71,7 @@ class Fault(Value):
     column: int | None = None
 
 
-class ProblemDocument(Value):
+class ProblemBody(Value):
     """An error; `type` is stable, for programs, and `detail` is for people.
 
     `request_id` is in the header `X-Request-ID` and in the server's log too.
@@ -83,7 +83,7 @@ class ProblemDocument(Value):
     detail: str
     instance: str
     request_id: str
-    errors: tuple[Fault, ...] = ()
+    errors: tuple[ProblemDetail, ...] = ()
     state: str | None = None
 
 
@@ -166,7 +166,7 @@ def problem(
 ) -> Response:
     """Return the answer for one problem, with tokens cut to their prefix."""
     request_id = str(fact("request_id") or uuid4())
-    document = ProblemDocument(
+    document = ProblemBody(
         type=f"urn:adaptlab:problem:{kind.name}",
         title=kind.title,
         status=kind.status,
@@ -279,9 +279,9 @@ def _refusal(error: AdaptlabError) -> Response | None:
             return problem(error.kind, error.detail, faults=error.faults)
         case InvalidSpec():
             return _invalid("The request has invalid values", error.problems)
-        case NotFound():
+        case ResourceNotFound():
             return problem(NOT_FOUND, str(error))
-        case Conflict():
+        case StateConflict():
             return problem(CONFLICT, error.detail, state=error.state, faults=error.needs)
         case LimitReached():
             # Without Retry-After: the time at which a job of this owner starts is unknown.
@@ -289,7 +289,7 @@ def _refusal(error: AdaptlabError) -> Response | None:
         case IdempotencyMismatch():
             fault = Problem("/header/idempotency-key", "idempotency_key_reused", str(error))
             return problem(KEY_REUSED, str(error), faults=(fault,))
-        case Unauthorised():
+        case NotAuthorised():
             return unauthorised(str(error))
         case UploadTooLarge():
             fault = Problem("/size_bytes", "too_large", str(error), nearest=(error.most,))
@@ -352,8 +352,8 @@ def _http(error: HTTPException) -> Response:
     return problem(kind, detail, headers=error.headers)
 
 
-def _fault(problem: Problem) -> Fault:
-    return Fault(
+def _fault(problem: Problem) -> ProblemDetail:
+    return ProblemDetail(
         pointer=problem.pointer,
         code=problem.code,
         detail=problem.detail,

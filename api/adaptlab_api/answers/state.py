@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_api.answers.feed import Feed
-from adaptlab_api.limits.auditing import AuditLog
+from adaptlab_api.limits.auditing import AuditWriter
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.request_counts import RequestCounts
 from adaptlab_api.limits.turns import Turns
@@ -36,7 +36,7 @@ class Resources:
     worker_sessions: sessionmaker[Session]
     admissions: Admissions
     bell: Bell
-    audit_log: AuditLog
+    audit_log: AuditWriter
     feed: Feed
     buckets: Buckets
     readiness: Readiness

@@ -19,7 +19,7 @@ from adaptlab_api.answers.problems import BAD_REQUEST, CROSS_SITE, Refused, answ
 from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.doors import shown_projects
 from adaptlab_api.limits.auditing import SAFE_METHODS, audited
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people.admission import Admitted, Grant
 
 SESSION_COOKIE = "adaptlab_session"
@@ -69,7 +69,7 @@ async def _refusal(request: HTTPConnection, method: str) -> Response | None:
         _check_address(request)
         if not _is_public(request.scope["path"]):
             await _admit(request, method)
-    except Unauthorised as error:
+    except NotAuthorised as error:
         return _to_login(request) if _is_browser(request, method) else answer(error)
     except Exception as error:
         expected = answer(error)
@@ -145,17 +145,17 @@ def _chosen(request: HTTPConnection) -> str | None:
 
 
 def _grant(request: HTTPConnection) -> Grant:
-    """Return the token or session of a request; raises `Unauthorised`."""
+    """Return the token or session of a request; raises `NotAuthorised`."""
     projects = request.query_params.getlist("project")
     project = projects[0][:LONGEST_PROJECT] if projects else None
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":
-            raise Unauthorised
+            raise NotAuthorised
         return Grant(token.strip(), False, project)
     cookie = request.cookies.get(session_cookie(request))
     if cookie is None:
-        raise Unauthorised
+        raise NotAuthorised
     return Grant(cookie, True, project)
 
 

@@ -39,7 +39,7 @@ def unaudited(handler: H) -> H:
     return handler
 
 
-class AuditLog:
+class AuditWriter:
     """Writes entries, with a limit per minute on refusals."""
 
     def __init__(self, sessions: sessionmaker[Session], refusals: Refusals | None = None) -> None:
@@ -65,7 +65,7 @@ class AuditLog:
             log.exception("Not in the audit log: %s", entry)
 
 
-def audited(send: Send, request: HTTPConnection, method: str, written: AuditLog) -> Send:
+def audited(send: Send, request: HTTPConnection, method: str, written: AuditWriter) -> Send:
     """Return a `send` that writes the entry of a request before its answer."""
 
     async def sending(message: Message) -> None:
@@ -100,7 +100,9 @@ def was_noted(request: HTTPConnection, entry: Entry) -> None:
     request.state.noted = entry.request_id
 
 
-async def _write(request: HTTPConnection, method: str, message: Message, written: AuditLog) -> None:
+async def _write(
+    request: HTTPConnection, method: str, message: Message, written: AuditWriter
+) -> None:
     """Write the entry of a request, unless its unit of work has."""
     is_noted = getattr(request.state, "noted", None) is not None
     if is_noted and message["status"] < 400:  # else it was rolled back

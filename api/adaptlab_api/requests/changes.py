@@ -20,7 +20,7 @@ from adaptlab_services.people.tokens import Principal
 R = TypeVar("R", bound=Response)
 
 
-class Change:
+class ChangeInProgress:
     """A change in progress, in the unit of work `session`, with one answer."""
 
     def __init__(self, session: Session, request: Request) -> None:
@@ -62,7 +62,7 @@ class Change:
         return answer
 
 
-Changes = Callable[[], AbstractContextManager[Change]]
+Changes = Callable[[], AbstractContextManager[ChangeInProgress]]
 """Begins a change; the end of the block commits it and rings its queues."""
 
 
@@ -72,9 +72,9 @@ def changes_of(request: Request) -> Changes:
 
 
 @contextmanager
-def _changing(request: Request) -> Generator[Change]:
+def _changing(request: Request) -> Generator[ChangeInProgress]:
     with units_of(request)() as session:
-        change = Change(session, request)
+        change = ChangeInProgress(session, request)
         yield change
     # After the commit: a message about a job that is not stored yet would be lost.
     if change.queues:

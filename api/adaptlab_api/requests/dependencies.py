@@ -14,7 +14,7 @@ from adaptlab_api.answers.problems import UNSUPPORTED, Refused
 from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.requests import strict_json
 from adaptlab_api.requests.rules import access_of
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import audit
 from adaptlab_services.people.access import Access, look, unit
 from adaptlab_services.people.tokens import Principal
@@ -74,10 +74,10 @@ def unit_of_work(request: Request) -> Generator[Session]:
 
 
 def principal_of(request: Request) -> Principal:
-    """Return the caller that the gate has found; raises `Unauthorised`."""
+    """Return the caller that the gate has found; raises `NotAuthorised`."""
     principal = getattr(request.state, "principal", None)
     if not isinstance(principal, Principal):
-        raise Unauthorised
+        raise NotAuthorised
     return principal
 
 

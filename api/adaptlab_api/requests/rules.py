@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from fastapi import Request
 
 from adaptlab_api.answers.problems import FORBIDDEN, Refused
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people.access import CEILINGS, Access, Role, is_at_least
 from adaptlab_services.people.tokens import ADMIN, METRICS, WORKER, Principal
 
@@ -82,10 +82,10 @@ def lacks_to_submit(request: Request) -> str | None:
 
 
 def access_of(request: Request) -> Access:
-    """Return the caller's permissions; raises `Unauthorised`."""
+    """Return the caller's permissions; raises `NotAuthorised`."""
     access = getattr(request.state, "access", None)
     if not isinstance(access, Access):
-        raise Unauthorised
+        raise NotAuthorised
     return access
 
 

@@ -6,7 +6,7 @@ from fastapi import Query, Request
 from pydantic import StringConstraints
 from starlette.responses import Response
 
-from adaptlab_answers.comparisons import ComparisonProgress, JobComparison, StudyComparison
+from adaptlab_answers.comparisons import ComparisonProgress, JobComparisonView, StudyComparisonView
 from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.describing import Described, failures, succeeds
@@ -69,7 +69,7 @@ def _answers() -> Described:
     return good | progress | unchanged | failures(404)
 
 
-@router.get("/studies/{study}/comparison", response_model=StudyComparison, responses=_answers())
+@router.get("/studies/{study}/comparison", response_model=StudyComparisonView, responses=_answers())
 @needs("reader")
 def get_study_comparison(
     study: Studied,
@@ -90,7 +90,7 @@ def get_study_comparison(
     return _answer(opened.comparisons.answer(units, question), request, format_)
 
 
-@router.get("/comparison", response_model=JobComparison, responses=_answers())
+@router.get("/comparison", response_model=JobComparisonView, responses=_answers())
 @needs("reader")
 def get_comparison(
     units: UnitsDep,

@@ -27,7 +27,7 @@ from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.readings import with_files
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs, lists
 from adaptlab_services.jobs.jobs import Spec
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
@@ -183,7 +183,7 @@ async def get_job(
         with opened.feed.watch(job_id, request.state.admitted) as watch:
             await _news(watch, pulse, wait, if_state_not)
         if watch.is_over:
-            raise Unauthorised
+            raise NotAuthorised
         _, job = await turn.call(_look, opens, job_id)
     return tagged_answer(job, request.headers)
 

@@ -31,8 +31,8 @@ from adaptlab_services.leases.lease_views import (
     HeartbeatReport,
     LeaseEnd,
     LeaseView,
+    NewEvents,
     NewLease,
-    NewRecords,
     NewWorker,
     QueuesWithWork,
     RegisteredWorker,
@@ -205,7 +205,7 @@ def heartbeat(
 def record_results(
     lease_id: LeaseId,
     attempt: AttemptNumber,
-    body: Annotated[Body[NewRecords], json_body(NewRecords)],
+    body: Annotated[Body[NewEvents], json_body(NewEvents)],
     door: DoorDep,
 ) -> Response:
     """Record results of a run; the same request again only adds the job's events."""

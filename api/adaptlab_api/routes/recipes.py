@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path, Request
 from starlette.responses import Response
 
-from adaptlab_answers.recipes import Recipes, RecipeView, StudyReport
+from adaptlab_answers.recipes import RecipeList, RecipeView, StudyReport
 from adaptlab_api.answers.answers import tagged_answer
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.describing import failures, succeeds
@@ -24,7 +24,7 @@ _UNCHANGED = succeeds(304, "The answer has not changed.")
 router = api_router(tag="recipes")
 
 
-@router.get("/recipes", response_model=Recipes, responses=_UNCHANGED | failures())
+@router.get("/recipes", response_model=RecipeList, responses=_UNCHANGED | failures())
 @needs("reader")
 def list_recipes(request: Request) -> Response:
     """List the recipes: studies that repeat a table of a paper, by name."""

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from adaptlab_answers.results import (
     Attempts,
-    Checkpoints,
-    Curves,
+    CheckpointList,
+    CurvesView,
     Evaluations,
     OutcomeList,
     Replicates,
@@ -49,7 +49,7 @@ router = api_router("/jobs/{job_id}", tag="results")
 
 @router.get(
     "/metrics",
-    response_model=Curves,
+    response_model=CurvesView,
     responses=succeeds(304, "Nothing has changed.") | failures(404),
 )
 @needs("reader")
@@ -108,7 +108,7 @@ def get_outcomes(
     return json_answer(listed)
 
 
-@router.get("/checkpoints", response_model=Checkpoints, responses=failures(404))
+@router.get("/checkpoints", response_model=CheckpointList, responses=failures(404))
 @needs("reader")
 def get_checkpoints(job_id: JobId, session: SessionDep) -> Response:
     """Get the checkpoints of a job."""

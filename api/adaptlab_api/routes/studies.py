@@ -15,7 +15,7 @@ from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, S
 from adaptlab_api.answers.answers import NO_STORE, changed_answer, json_answer, tagged_answer
 from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.requests.bodies import Body, json_body
-from adaptlab_api.requests.changes import Change, ChangesDep
+from adaptlab_api.requests.changes import ChangeInProgress, ChangesDep
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,
     SessionDep,
@@ -115,7 +115,7 @@ async def create_study(
 
 
 def _planned(
-    change: Change, asked: StudySpec | RecipeRequest, files: TaskFiles, request: Request
+    change: ChangeInProgress, asked: StudySpec | RecipeRequest, files: TaskFiles, request: Request
 ) -> StudyPreview:
     session, rules = change.session, study_rules(change.opened)
     if not isinstance(asked, StudySpec):
@@ -125,7 +125,7 @@ def _planned(
 
 
 def _made(
-    change: Change,
+    change: ChangeInProgress,
     asked: StudySpec | RecipeRequest,
     files: TaskFiles,
     request: Request,

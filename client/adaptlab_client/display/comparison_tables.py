@@ -10,7 +10,7 @@ from adaptlab_client.display.frames import frame
 from adaptlab_client.display.pictures import Picture
 
 
-class JobComparison(comparisons.JobComparison):
+class JobComparison(comparisons.JobComparisonView):
     """A comparison of selected jobs; read `warnings` before the tables."""
 
     def rows(self) -> Iterator[dict[str, Figure]]:
@@ -38,5 +38,5 @@ class JobComparison(comparisons.JobComparison):
         return plot(self, kind, table=table, budget=budget, theme=theme)
 
 
-class StudyComparison(JobComparison, comparisons.StudyComparison):
+class StudyComparison(JobComparison, comparisons.StudyComparisonView):
     """The comparison of a study."""

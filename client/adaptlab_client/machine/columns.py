@@ -17,7 +17,7 @@ _MOST_REMEMBERED = 1000
 _EMPTY_FORM = hash("")
 
 
-class Spread(Value):
+class LengthSpread(Value):
     """Lengths of the values of a field."""
 
     least: int
@@ -69,7 +69,7 @@ class Column:
         return len(np.unique(self.values))
 
     @property
-    def bytes(self) -> Spread:
+    def bytes(self) -> LengthSpread:
         """Lengths of the values in bytes."""
         return _spread(self._bytes)
 
@@ -79,7 +79,7 @@ class Column:
         return self.bytes.median
 
     @property
-    def tokens(self) -> Spread | None:
+    def tokens(self) -> LengthSpread | None:
         """Lengths of the values in tokens, None without a tokeniser."""
         return None if self._tokens is None else _spread(self._tokens.lengths())
 
@@ -127,10 +127,10 @@ def pairs_of(forms: Sequence[int], values: Sequence[int], ignored: int) -> Found
     )
 
 
-def _spread(lengths: Sequence[int]) -> Spread:
+def _spread(lengths: Sequence[int]) -> LengthSpread:
     quantiles = np.quantile(np.asarray(lengths), [0, 0.5, 0.95, 1], method="higher")
     least, median, percentile_95, most = map(int, quantiles)
-    return Spread(least=least, median=median, percentile_95=percentile_95, most=most)
+    return LengthSpread(least=least, median=median, percentile_95=percentile_95, most=most)
 
 
 def _is_number(value: str) -> bool:

@@ -39,7 +39,7 @@ LEAST_FREE = 2**30  # bytes
 KINDS = (ApiError, ServerUnreachable, UnexpectedAnswer)
 
 
-class Finding(Value):
+class CheckResult(Value):
     """The result of one check, with the next step if something is wrong."""
 
     check: str
@@ -52,7 +52,7 @@ def examine(
     connect: Callable[[], Client],
     scratch: Path,
     environment: Mapping[str, str] = os.environ,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Run the checks and yield their findings.
 
     Without a server, only the machine is checked.
@@ -72,7 +72,7 @@ def examine(
     yield of_compiler(c_compiler(), trains_here=torch is not None and not torch.gpus)
 
 
-def _log_in_file(environment: Mapping[str, str]) -> Finding:
+def _log_in_file(environment: Mapping[str, str]) -> CheckResult:
     path = credentials.place(environment)
     try:
         count = len(credentials.read(environment).tokens)
@@ -83,7 +83,7 @@ def _log_in_file(environment: Mapping[str, str]) -> Finding:
     return _ok("log-in file", f"{path}: tokens for {count} servers, readable only by you")
 
 
-def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
+def _of_server(connect: Callable[[], Client]) -> Iterator[CheckResult]:
     try:
         client = connect()
     except NoServer as error:
@@ -107,7 +107,7 @@ def _of_server(connect: Callable[[], Client]) -> Iterator[Finding]:
         yield from _token(client)
 
 
-def of_clock(server_time: datetime | None, now: datetime) -> Finding:
+def of_clock(server_time: datetime | None, now: datetime) -> CheckResult:
     """Compare this machine's clock with the server's."""
     if server_time is None:
         return _ok("clock", "the server does not send its time")
@@ -122,7 +122,7 @@ def of_clock(server_time: datetime | None, now: datetime) -> Finding:
     )
 
 
-def _database(client: Client) -> Finding:
+def _database(client: Client) -> CheckResult:
     try:
         client.server.ready()
     except ServerUnavailable as error:
@@ -132,7 +132,7 @@ def _database(client: Client) -> Finding:
     return _ok("database", "answers the server")
 
 
-def _token(client: Client) -> Iterator[Finding]:
+def _token(client: Client) -> Iterator[CheckResult]:
     try:
         me = client.me()
     except Unauthorised as error:
@@ -149,7 +149,7 @@ def _token(client: Client) -> Iterator[Finding]:
     yield _workers(client)
 
 
-def of_rights(me: Me, now: datetime) -> Finding:
+def of_rights(me: Me, now: datetime) -> CheckResult:
     """Check the scopes and the expiry of the token."""
     token = me.token
     extent = f"in the project {token.project}" if token.project else f"{len(me.projects)} projects"
@@ -164,7 +164,7 @@ def of_rights(me: Me, now: datetime) -> Finding:
     return _ok("token", found)
 
 
-def _versions(theirs: str) -> Finding:
+def _versions(theirs: str) -> CheckResult:
     ours = version("adaptlab")
     if ours == theirs:
         return _ok("versions", f"{ours} on both sides")
@@ -172,7 +172,7 @@ def _versions(theirs: str) -> Finding:
     return _warn("versions", f"{ours} here, {theirs} on the server", step)
 
 
-def of_expiry(expiry: Expiry) -> Finding:
+def of_expiry(expiry: Expiry) -> CheckResult:
     """Return what the server removes by itself, as it says."""
     kept = {
         "archived jobs": expiry.archived_days,
@@ -185,7 +185,7 @@ def of_expiry(expiry: Expiry) -> Finding:
     return _ok("expiry", f"removes {', '.join(removed)}" if removed else "removes nothing")
 
 
-def _workers(client: Client) -> Finding:
+def _workers(client: Client) -> CheckResult:
     live = [worker for worker in client.server.workers() if worker.live]
     able = [worker for worker in live if worker.unschedulable is None]
     if not live:
@@ -197,7 +197,7 @@ def _workers(client: Client) -> Finding:
     return _ok("workers", f"{len(able)} take jobs, from {', '.join(queues)}")
 
 
-def _disk(scratch: Path) -> Finding:
+def _disk(scratch: Path) -> CheckResult:
     path = scratch.absolute()
     folder = next(parent for parent in (path, *path.parents) if parent.exists())
     free = shutil.disk_usage(folder).free
@@ -216,7 +216,7 @@ def _disk(scratch: Path) -> Finding:
     return _ok("disk", found)
 
 
-def _trainers() -> Finding:
+def _trainers() -> CheckResult:
     version = landlock_version()
     if version:
         return _ok(
@@ -227,7 +227,7 @@ def _trainers() -> Finding:
     return _warn("trainers", found, step)
 
 
-def of_control_group(delegated: Path | None) -> Finding:
+def of_control_group(delegated: Path | None) -> CheckResult:
     """Return whether the slots of a worker could have control groups."""
     if delegated is None:
         found = (
@@ -238,7 +238,7 @@ def of_control_group(delegated: Path | None) -> Finding:
     return _ok("control group", found)
 
 
-def _torch(torch: Torch | None) -> Finding:
+def _torch(torch: Torch | None) -> CheckResult:
     of_driver = gpus_of_the_driver()
     if torch is None:
         return _ok("torch", "not installed: this machine can use a server, but not run a worker")
@@ -254,7 +254,7 @@ def _torch(torch: Torch | None) -> Finding:
     return _ok("torch", f"{torch.version}; no GPU, so a worker here trains on the CPU")
 
 
-def of_compiler(found: str | None, *, trains_here: bool) -> Finding:
+def of_compiler(found: str | None, *, trains_here: bool) -> CheckResult:
     """Return whether a worker could compile its kernels.
 
     `trains_here` is true if a worker here would train on the CPU.
@@ -271,13 +271,13 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _ok(check: str, found: str) -> Finding:
-    return Finding(check=check, state="ok", found=found)
+def _ok(check: str, found: str) -> CheckResult:
+    return CheckResult(check=check, state="ok", found=found)
 
 
-def _warn(check: str, found: str, next_step: str) -> Finding:
-    return Finding(check=check, state="warn", found=found, next_step=next_step)
+def _warn(check: str, found: str, next_step: str) -> CheckResult:
+    return CheckResult(check=check, state="warn", found=found, next_step=next_step)
 
 
-def _fail(check: str, found: str, next_step: str) -> Finding:
-    return Finding(check=check, state="fail", found=found, next_step=next_step)
+def _fail(check: str, found: str, next_step: str) -> CheckResult:
+    return CheckResult(check=check, state="fail", found=found, next_step=next_step)

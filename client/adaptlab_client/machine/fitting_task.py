@@ -23,7 +23,7 @@ from adaptlab.text.fitting import (
 )
 from adaptlab.text.splitting import EVERY_SPLIT, SplitCounts
 from adaptlab_answers.documents import JsonObject
-from adaptlab_client.machine.columns import Column, Spread
+from adaptlab_client.machine.columns import Column, LengthSpread
 from adaptlab_client.machine.token_counts import TokenCounter
 
 LONGEST = 256
@@ -132,7 +132,7 @@ def _length(word: str, counter: TokenCounter | None, longest: int | None) -> int
 
 
 def _tokens(
-    text: Spread | None, more: int, answer: int, most: int, notes: list[str]
+    text: LengthSpread | None, more: int, answer: int, most: int, notes: list[str]
 ) -> dict[str, JsonValue]:
     """Return limits that no item exceeds, as far as they are known.
 
@@ -153,7 +153,7 @@ def _tokens(
 
 
 def _tokens_of_chat(
-    text: Spread | None, figures: ConversationFacts, bytes_read: int | None, notes: list[str]
+    text: LengthSpread | None, figures: ConversationFacts, bytes_read: int | None, notes: list[str]
 ) -> dict[str, JsonValue]:
     """Return limits that conversations are not expected to exceed.
 

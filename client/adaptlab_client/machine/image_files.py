@@ -51,7 +51,7 @@ class Size(NamedTuple):
         return size
 
 
-class Labelled(NamedTuple):
+class ImageFile(NamedTuple):
     """An image with its label, the split that it is in, and where it is."""
 
     image: "Image.Image"
@@ -94,7 +94,7 @@ def image_records(path: Path, size: Size | None, *, grey: bool = False) -> Gener
 
 
 def _records(
-    found: Iterator[Labelled], size: Size | None, *, grey: bool
+    found: Iterator[ImageFile], size: Size | None, *, grey: bool
 ) -> Iterator[Mapping[str, str]]:
     from PIL import Image, ImageOps
 
@@ -125,7 +125,7 @@ def _records(
         yield record if split is None else {**record, "split": split}
 
 
-def _of_folder(folder: Path) -> Iterator[Labelled]:
+def _of_folder(folder: Path) -> Iterator[ImageFile]:
     """Yield the images of a folder, in the order of their names."""
     from PIL import Image
 
@@ -150,7 +150,7 @@ def _of_folder(folder: Path) -> Iterator[Labelled]:
             with opened as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise NoImages(f"{place} has more than {MOST_PIXELS:,} pixels.")
-                yield Labelled(image, label.name, split if are_splits else None, place)
+                yield ImageFile(image, label.name, split if are_splits else None, place)
     if not count:
         raise NoImages(
             f"{folder.name} has no images in folders with the names of their labels, such as "
@@ -167,7 +167,7 @@ class _Part(NamedTuple):
     labels: Any
 
 
-def _of_arrays(parts: Iterable[_Part]) -> Iterator[Labelled]:
+def _of_arrays(parts: Iterable[_Part]) -> Iterator[ImageFile]:
     """Yield the images of arrays, in their order."""
     import numpy as np
     from PIL import Image
@@ -176,7 +176,7 @@ def _of_arrays(parts: Iterable[_Part]) -> Iterator[Labelled]:
         for place, (levels, label) in enumerate(zip(images, labels.reshape(-1), strict=True)):
             flat = levels[..., 0] if levels.ndim == 3 and levels.shape[-1] == 1 else levels
             image = Image.fromarray(np.ascontiguousarray(flat))
-            yield Labelled(image, str(label), split, f"{name}[{place}]")
+            yield ImageFile(image, str(label), split, f"{name}[{place}]")
 
 
 def _parts_of(path: Path) -> Sequence[_Part]:

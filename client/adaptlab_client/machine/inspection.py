@@ -16,7 +16,7 @@ from adaptlab.text.fitting import Roles, roles_of, roles_with
 from adaptlab.text.splitting import SplitCounts
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
-from adaptlab_client.machine.columns import Column, Spread, pairs_of
+from adaptlab_client.machine.columns import Column, LengthSpread, pairs_of
 from adaptlab_client.machine.fitting_task import Fit, spec_of, splits_of
 from adaptlab_client.machine.record_files import records_of
 from adaptlab_client.machine.token_counts import TokenCounter
@@ -58,8 +58,8 @@ class FieldReport(Value):
     name: str
     distinct: int
     empty: int
-    bytes: Spread
-    tokens: Spread | None
+    bytes: LengthSpread
+    tokens: LengthSpread | None
     values: tuple[ValueCount, ...] | None
     nearly_equal: Pairs
     conversations: ConversationFacts | None = None

@@ -30,7 +30,7 @@ class BadDirective(AdaptlabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class SlurmResources:
     """The resources that a batch job requests; None means the site's default.
 
     Attributes:
@@ -60,7 +60,7 @@ class Allocation:
         return ((24 * days + hours) * 60 + minutes) * 60 + seconds
 
 
-def submitting(allocation: Allocation, spec: str, server: str | None = None) -> str:
+def submitting(allocation: SlurmResources, spec: str, server: str | None = None) -> str:
     """Return a script that submits a spec, waits, and downloads the results.
 
     The spec is submitted once, however often the script is requeued.
@@ -84,14 +84,14 @@ exit $code
 
 
 def working(
-    allocation: Allocation, queues: tuple[str, ...], server: str | None = None, *, once: bool
+    allocation: SlurmResources, queues: tuple[str, ...], server: str | None = None, *, once: bool
 ) -> str:
     """Return a script of a worker that takes jobs while time is left."""
     words = ["--once" if once else "--drain", "--until", "auto"]
     return _of_worker(allocation, _worker(words, queues, server))
 
 
-def working_on(allocation: Allocation, queue: str, server: str, token_file: Path) -> str:
+def working_on(allocation: SlurmResources, queue: str, server: str, token_file: Path) -> str:
     """Return a script of a worker for one job, whose token is in a file.
 
     The worker takes the job even if the time is too short for it: at the end it saves the state,
@@ -118,7 +118,7 @@ def _worker(words: list[str], queues: tuple[str, ...], server: str | None) -> st
     return shlex.join(words)
 
 
-def _of_worker(allocation: Allocation, worker: str, before: str = "", after: str = "") -> str:
+def _of_worker(allocation: SlurmResources, worker: str, before: str = "", after: str = "") -> str:
     """Return a script that runs a worker, forwards signals and can requeue."""
     if allocation.seconds < LEAST_SECONDS:
         raise BadDirective(
@@ -147,13 +147,13 @@ exit "$code"
 """
 
 
-def _head(allocation: Allocation, *more: str) -> str:
+def _head(allocation: SlurmResources, *more: str) -> str:
     _ = allocation.seconds  # raises if the time is invalid
     lines = [f"#SBATCH --{_checked(option)}" for option in _directives(allocation, more)]
     return "\n".join(["#!/bin/bash", *lines, ""])
 
 
-def _directives(allocation: Allocation, more: tuple[str, ...]) -> Iterator[str]:
+def _directives(allocation: SlurmResources, more: tuple[str, ...]) -> Iterator[str]:
     yield f"job-name={allocation.name}"
     yield f"time={allocation.time}"
     for name, value in (

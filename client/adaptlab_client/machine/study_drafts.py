@@ -48,7 +48,7 @@ class NoDraft(ValueError):
 
 
 @dataclass(frozen=True)
-class Base:
+class DraftBase:
     """A base model, as far as it is known.
 
     Attributes:
@@ -86,7 +86,7 @@ class Base:
         """Return its shape with the head of the task, None if not known."""
         return None if self.family is None else family_shape(self.family, self.classes)
 
-    def with_head_for(self, task: JsonObject, file: MeasuredFile) -> "Base":
+    def with_head_for(self, task: JsonObject, file: MeasuredFile) -> "DraftBase":
         """Return the base model with the head for the classes of a file's task."""
         label = cast("JsonObject", task.get("label") or {})
         field = file.facts.field(str(label.get("field")))
@@ -102,12 +102,12 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Draft:
+class StudyDraft:
     """The answers that make a study."""
 
     name: str
     task: JsonObject
-    base: Base
+    base: DraftBase
     methods: Sequence[str]
     budgets: Sequence[int | float]
     seeds: int
@@ -134,20 +134,20 @@ class Draft:
         }
 
 
-def base_of(view: BaseModelView) -> Base:
+def base_of(view: BaseModelView) -> DraftBase:
     """Return what a server tells of a base model."""
     family = None
     with suppress(AdaptlabError, ValueError):  # a family of a plug-in that is not installed here
         family = TypeAdapter[Family](AnyFamily).validate_python(view.family)
-    return Base(view.name, view.parameters, family, view.task)
+    return DraftBase(view.name, view.parameters, family, view.task)
 
 
-def in_order(bases: Sequence[Base], *, texts: bool) -> list[Base]:
+def in_order(bases: Sequence[DraftBase], *, texts: bool) -> list[DraftBase]:
     """Return the base models that suit a task first."""
     return sorted(bases, key=lambda base: not base.suits(texts=texts))
 
 
-def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> Base:
+def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> DraftBase:
     """Return a small base model of bytes that has learned a file's texts.
 
     It reads the answer of a record and writes the text, so that it has learned the language of the
@@ -189,7 +189,7 @@ def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> Base:
     return _new(f"{file.facts.name}-base", family, dict(task), seeds, {file.facts.name: file.facts})
 
 
-def new_base_for(task: JsonObject, name: str, seeds: int) -> Base:
+def new_base_for(task: JsonObject, name: str, seeds: int) -> DraftBase:
     """Return a small base model that sorts digits.
 
     Raises:
@@ -201,7 +201,7 @@ def new_base_for(task: JsonObject, name: str, seeds: int) -> Base:
     return _new(f"{name}-base", family, {"name": own, **knobs}, seeds, {})
 
 
-def task_of_file(file: MeasuredFile, roles: Roles, base: Base) -> Fit:
+def task_of_file(file: MeasuredFile, roles: Roles, base: DraftBase) -> Fit:
     """Return the task of a file, with limits in the tokens of a base model.
 
     Raises:
@@ -219,7 +219,7 @@ def task_of_file(file: MeasuredFile, roles: Roles, base: Base) -> Fit:
     return fit
 
 
-def like_the_base(task: JsonObject, base: Base) -> JsonObject:
+def like_the_base(task: JsonObject, base: DraftBase) -> JsonObject:
     """Return a task of digits with the length and alphabet of a base model's."""
     if base.task is None or "text_" in str(task["name"]):
         return task
@@ -228,13 +228,13 @@ def like_the_base(task: JsonObject, base: Base) -> JsonObject:
     return {**{knob: value for knob, value in own.items() if knob in known}, **task}
 
 
-def usual_methods(base: Base) -> tuple[str, ...]:
+def usual_methods(base: DraftBase) -> tuple[str, ...]:
     """Return the methods that are proposed for a base model."""
     return METHODS_OF_SMALL if base.is_small else METHODS_OF_LARGE
 
 
 def check_methods(
-    names: Sequence[str], base: Base, task: JsonObject, served: Sequence[str]
+    names: Sequence[str], base: DraftBase, task: JsonObject, served: Sequence[str]
 ) -> None:
     """Raise `NoDraft` for a method that does not exist or fit.
 
@@ -264,7 +264,7 @@ def check_methods(
                 raise NoDraft(f"{name} does not fit {base.name}: {_reasons(error)}") from error
 
 
-def matched_budget(methods: Sequence[str], base: Base) -> int | None:
+def matched_budget(methods: Sequence[str], base: DraftBase) -> int | None:
     """Return the smallest budget that the methods nearly use up.
 
     Every method other than a reference leaves at most 5 % of it unused, if such a budget is among
@@ -297,7 +297,9 @@ def free_name(wanted: str, is_taken: Callable[[str], bool]) -> str:
     return next(name for name in names if not is_taken(name))
 
 
-def _new(name: str, family: JsonObject, task: JsonObject, seeds: int, datasets: Datasets) -> Base:
+def _new(
+    name: str, family: JsonObject, task: JsonObject, seeds: int, datasets: Datasets
+) -> DraftBase:
     spec: JsonObject = {
         "kind": "pretrain",
         "name": name[-63:].lstrip("-._"),
@@ -312,7 +314,7 @@ def _new(name: str, family: JsonObject, task: JsonObject, seeds: int, datasets: 
     except InvalidSpec as error:
         raise NoDraft(f"No base model can be pretrained for this: {_reasons(error)}") from error
     parameters = family_shape(resolved.family).parameters
-    return Base(str(spec["name"]), parameters, resolved.family, task, spec)
+    return DraftBase(str(spec["name"]), parameters, resolved.family, task, spec)
 
 
 def _reasons(error: InvalidSpec) -> str:

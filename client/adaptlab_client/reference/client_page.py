@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import adaptlab_client
 from adaptlab.values import Value
-from adaptlab_client.reference.source import ClassSource, Member, class_source, home_of
+from adaptlab_client.reference.source import ClassSource, PublicMember, class_source, home_of
 
 LONGEST = 100
 CLIENT, ERRORS = "adaptlab_client.client", "adaptlab_client.errors"
@@ -63,7 +63,7 @@ def _resource(attributes: Sequence[str], kind: str) -> str:
     return "\n".join([f"## {title}\n\n{source.about}\n", *methods])
 
 
-def _method(owner: str, method: Member) -> str:
+def _method(owner: str, method: PublicMember) -> str:
     signature = _code(f"{owner}.{method.text}")
     return f"### `{owner}.{method.name}`\n\n{signature}\n\n{method.about}\n"
 

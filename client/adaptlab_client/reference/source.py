@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Member(NamedTuple):
+class PublicMember(NamedTuple):
     """A public function, property or field, with its signature and docstring."""
 
     name: str
@@ -23,8 +23,8 @@ class ClassSource(NamedTuple):
     bases: tuple[str, ...]
     about: str
     constructor: str
-    fields: tuple[Member, ...]
-    methods: tuple[Member, ...]
+    fields: tuple[PublicMember, ...]
+    methods: tuple[PublicMember, ...]
 
 
 def class_source(module: str, name: str) -> ClassSource:
@@ -41,7 +41,7 @@ def class_source(module: str, name: str) -> ClassSource:
         _signature(constructor) if constructor else "()",
         tuple(_fields(node)),
         tuple(
-            Member(method, method + _call(function), _about(function))
+            PublicMember(method, method + _call(function), _about(function))
             for method, function in functions.items()
             if not method.startswith("_")
         ),
@@ -63,12 +63,12 @@ def _tree(module: str) -> ast.Module:
     return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
 
 
-def _fields(node: ast.ClassDef) -> Iterator[Member]:
+def _fields(node: ast.ClassDef) -> Iterator[PublicMember]:
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             name = item.target.id
             if not name.startswith("_"):
-                yield Member(name, _plain(item.annotation), "")
+                yield PublicMember(name, _plain(item.annotation), "")
 
 
 def _call(node: ast.FunctionDef) -> str:

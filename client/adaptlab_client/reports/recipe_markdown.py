@@ -9,7 +9,7 @@ from uuid import UUID
 
 from adaptlab.figures import counted, percent
 from adaptlab.reproductions.claims import ClaimVerdict, Decision
-from adaptlab.reproductions.recipe_report import ReportCell, ReportRow, ReportTable
+from adaptlab.reproductions.recipe_report import EffortRow, ReportCell, ReportTable
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.results import AttemptView
@@ -156,11 +156,11 @@ def _beside(cell: ReportCell) -> str:
     return f"{paper(cell.published)}<br>{shown}".replace(f"{NOTHING}<br>", "")
 
 
-def _label(row: ReportRow) -> str:
+def _label(row: EffortRow) -> str:
     return f"{_cell_text(row.label)}{' (control)' if row.control else ''}"
 
 
-def _effort_of(row: ReportRow) -> str:
+def _effort_of(row: EffortRow) -> str:
     numbers = (row.parameters, row.steps, row.trials)
     return " | ".join("" if number is None else f"{number:,}" for number in numbers)
 

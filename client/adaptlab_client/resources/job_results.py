@@ -39,7 +39,7 @@ class JobResults:
         """Return the learning curves, thinned to at most `max_points` points each."""
         query = {"names": [*names], "replicates": [*replicates], "max_points": max_points}
         request = Request("GET", path_of("jobs", job_id, "metrics"), query=query)
-        return Curves(self._connection.ask(request, results.Curves).data)
+        return Curves(self._connection.ask(request, results.CurvesView).data)
 
     def replicates(self, job_id: Identity) -> tuple[ReplicateResult, ...]:
         """Return the results of all replicates."""
@@ -157,4 +157,4 @@ class JobResults:
     def checkpoints(self, job_id: Identity) -> tuple[CheckpointView, ...]:
         """Return the job's checkpoints; `Client.checkpoints` downloads them."""
         request = Request("GET", path_of("jobs", job_id, "checkpoints"))
-        return self._connection.ask(request, results.Checkpoints).data
+        return self._connection.ask(request, results.CheckpointList).data

@@ -23,7 +23,7 @@ class Recipes:
     def list(self) -> tuple[RecipeSummary, ...]:
         """Return all recipes, by name."""
         request = Request("GET", path_of("recipes"))
-        return self._connection.ask(request, answers.Recipes).data
+        return self._connection.ask(request, answers.RecipeList).data
 
     def get(self, name: str) -> RecipeView:
         """Return a recipe with the paper's tables and claims; raises `NotFound`."""

@@ -28,7 +28,7 @@ from adaptlab_client.errors import (
     UnexpectedAnswer,
     api_error,
 )
-from adaptlab_client.transport.discovery import Server
+from adaptlab_client.transport.discovery import ServerAddress
 
 A = TypeVar("A", bound=BaseModel)
 Passing = ServerUnreachable | ServerUnavailable | TooManyRequests
@@ -105,7 +105,7 @@ class Connection:
 
     def __init__(
         self,
-        server: Server,
+        server: ServerAddress,
         *,
         retries: Retries,
         seconds: float,

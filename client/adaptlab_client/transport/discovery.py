@@ -13,7 +13,7 @@ from adaptlab_client.transport.credentials import read
 DATA_DIRECTORY = ".adaptlab"
 
 
-class Server(NamedTuple):
+class ServerAddress(NamedTuple):
     """The address of a server and the token for it, if there is one."""
 
     url: str
@@ -26,7 +26,7 @@ def discover(
     *,
     environment: Mapping[str, str] | None = None,
     start: Path | None = None,
-) -> Server:
+) -> ServerAddress:
     """Return the server from the arguments, else the environment, else a file.
 
     The variables are ADAPTLAB_URL and ADAPTLAB_TOKEN. The files are `server.json` and `token` in
@@ -60,7 +60,7 @@ def discover(
     token = token or variables.get("ADAPTLAB_TOKEN") or stored.token(address)
     if not token and directory and _belongs(directory, address, recorded, variables):
         token = _recorded_token(directory)
-    return Server(address, token or None)
+    return ServerAddress(address, token or None)
 
 
 class _StoredTokens:

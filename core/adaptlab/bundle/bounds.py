@@ -8,7 +8,7 @@ before anything is computed.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from adaptlab.bundle.contents import CLAIM, EVIDENCE, JOBS, Claim, Evidence
+from adaptlab.bundle.contents import CLAIM, EVIDENCE, JOBS, ClaimEvidence, StudyClaim
 from adaptlab.errors import BrokenBundle
 from adaptlab.statistics import Scores
 
@@ -32,7 +32,7 @@ def check_jobs(content: bytes) -> None:
     _check(JOBS, content.count(b"\n") + 1, MOST_JOBS, "lines")
 
 
-def check_claim(claim: Claim) -> None:
+def check_claim(claim: StudyClaim) -> None:
     """Raise `BrokenBundle` for a claim with too many rows."""
     rows = [row for table in claim.tables for row in table.methods]
     _check(CLAIM, len(rows), MOST_ROWS, "rows")
@@ -40,7 +40,7 @@ def check_claim(claim: Claim) -> None:
     _check(CLAIM, named, MOST_REFERENCES, "jobs and seeds of rows")
 
 
-def check_evidence(evidence: Evidence) -> None:
+def check_evidence(evidence: ClaimEvidence) -> None:
     """Raise `BrokenBundle` for outcomes whose comparison would take too long."""
     rows = [row for table in evidence.tables for row in table.scores]
     _check(EVIDENCE, len(rows), MOST_ROWS, "rows")

@@ -11,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 from adaptlab.bundle import bounds, contents
 from adaptlab.bundle.agreement import disagreements
 from adaptlab.bundle.contents import (
-    Claim,
-    Evidence,
+    ClaimEvidence,
     FrozenJob,
     FrozenStudy,
     Manifest,
     SourceList,
     Sources,
+    StudyClaim,
     TableEvidence,
     resolved_study,
 )
@@ -62,7 +62,7 @@ class CheckedBundle(Value):
     """
 
     study: FrozenStudy
-    claim: Claim
+    claim: StudyClaim
     decision: str
     members: int
     numbers: int
@@ -79,8 +79,8 @@ class _Parts(Value):
 
     study: FrozenStudy
     jobs: tuple[FrozenJob, ...]
-    claim: Claim
-    evidence: Evidence
+    claim: StudyClaim
+    evidence: ClaimEvidence
 
 
 def check_bundle(path: Path) -> CheckedBundle:
@@ -154,8 +154,8 @@ def _parts(reader: BundleReader) -> _Parts:
     parts = _Parts(
         study=_value(reader, contents.STUDY, FrozenStudy),
         jobs=tuple(_parsed(contents.JOBS, line, FrozenJob) for line in lines),
-        claim=_value(reader, contents.CLAIM, Claim),
-        evidence=_value(reader, contents.EVIDENCE, Evidence),
+        claim=_value(reader, contents.CLAIM, StudyClaim),
+        evidence=_value(reader, contents.EVIDENCE, ClaimEvidence),
     )
     bounds.check_claim(parts.claim)
     bounds.check_evidence(parts.evidence)
@@ -195,7 +195,7 @@ def _parsed(name: str, content: bytes, kind: type[V]) -> V:
         raise BrokenBundle(name, f"it cannot be read at {place or '/'}: {fault['msg']}.") from error
 
 
-def _recomputed(parts: _Parts) -> tuple[Claim, list[Finding]]:
+def _recomputed(parts: _Parts) -> tuple[StudyClaim, list[Finding]]:
     """Return the claim with every number recomputed from the outcomes."""
     stated, evidence = parts.claim, parts.evidence
     if len(stated.tables) != len(evidence.tables):
@@ -344,7 +344,7 @@ def _manifest(manifest: Manifest, parts: _Parts, sources: Sources) -> Iterator[F
 
 
 def _rendered(
-    reader: BundleReader, parts: _Parts, recomputed: Claim, sources: Sources
+    reader: BundleReader, parts: _Parts, recomputed: StudyClaim, sources: Sources
 ) -> Iterator[Finding]:
     """Yield texts and tables that differ from the claim's, and extra plots.
 

@@ -77,7 +77,7 @@ class FrozenJob(Value):
     environment: Environment | None
 
 
-class Claim(Value):
+class StudyClaim(Value):
     """The claim of a study: warnings, then a table per base model and task.
 
     `partial` is true if jobs failed or were cancelled, so that scores are missing permanently.
@@ -110,7 +110,7 @@ class TableEvidence(Value):
     jobs: tuple[CountedJob, ...]
 
 
-class Evidence(Value):
+class ClaimEvidence(Value):
     """The outcomes behind a claim, by table in the claim's order."""
 
     tables: Annotated[tuple[TableEvidence, ...], Field(max_length=1024)]

@@ -6,7 +6,7 @@ A change of the text needs another `contents.FORMAT`, because checks compare it.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from adaptlab.bundle.contents import JOBS, Claim, FrozenStudy, Sources
+from adaptlab.bundle.contents import JOBS, FrozenStudy, Sources, StudyClaim
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.comparisons.scores import task_labels
@@ -20,7 +20,7 @@ from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
 from adaptlab.figures import percent
 from adaptlab.plugins.sizing import LIMITED, UNITS
 from adaptlab.statistics import Interval
-from adaptlab.statistics.curves import Candidate
+from adaptlab.statistics.curves import CurveDifference
 from adaptlab.studies.study import stored_axis
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$])")
@@ -29,7 +29,7 @@ Lines = Iterable[str]
 
 
 def decision_text(
-    study: FrozenStudy, claim: Claim, sources: Sources, digests: Mapping[str, str]
+    study: FrozenStudy, claim: StudyClaim, sources: Sources, digests: Mapping[str, str]
 ) -> str:
     """Return the decision as a complete document.
 
@@ -61,7 +61,7 @@ def plain(text: object) -> str:
     return _MARKUP.sub(r"\\\1", _BREAKS.sub(" ", str(text)))
 
 
-def _findings(claim: Claim) -> Iterator[str]:
+def _findings(claim: StudyClaim) -> Iterator[str]:
     """Yield the sentence of every table, with its place if there are several."""
     for table in claim.tables:
         found = " ".join(report.headline for report in table.reports) or "No scores."
@@ -69,7 +69,7 @@ def _findings(claim: Claim) -> Iterator[str]:
         yield f"{place if len(claim.tables) > 1 else ''}**{plain(found)}**"
 
 
-def _state(study: FrozenStudy, claim: Claim) -> Iterator[str]:
+def _state(study: FrozenStudy, claim: StudyClaim) -> Iterator[str]:
     if claim.partial:
         yield (
             f"**This decision is partial.** The study is {study.state}: jobs failed or were "
@@ -77,7 +77,7 @@ def _state(study: FrozenStudy, claim: Claim) -> Iterator[str]:
         )
 
 
-def _warnings(claim: Claim) -> Iterator[str]:
+def _warnings(claim: StudyClaim) -> Iterator[str]:
     yield "## Read these warnings first"
     if not claim.warnings:
         yield "None."
@@ -88,7 +88,7 @@ def _warnings(claim: Claim) -> Iterator[str]:
     )
 
 
-def _question(study: FrozenStudy, claim: Claim) -> Iterator[str]:
+def _question(study: FrozenStudy, claim: StudyClaim) -> Iterator[str]:
     yield "## Question"
     limited = LIMITED[stored_axis(study.spec)]
     yield (
@@ -199,7 +199,7 @@ def _carried(one: MethodCarried) -> str:
     )
 
 
-def _evidence_limits(claim: Claim) -> Iterator[str]:
+def _evidence_limits(claim: StudyClaim) -> Iterator[str]:
     yield "## Limits of the evidence"
     limits = [text for table in claim.tables for text in _table_limits(table)]
     if claim.partial:
@@ -280,7 +280,7 @@ def _list(lines: Lines) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _candidate(candidate: Candidate | None) -> str:
+def _candidate(candidate: CurveDifference | None) -> str:
     if candidate is None:
         return "none"
     low, high = 100 * candidate.low, 100 * candidate.high

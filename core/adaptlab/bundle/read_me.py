@@ -1,6 +1,6 @@
 """The README of a bundle: its members, and how to check it."""
 
-from adaptlab.bundle.contents import MOST_PLOTS, Claim, FrozenStudy
+from adaptlab.bundle.contents import MOST_PLOTS, FrozenStudy, StudyClaim
 from adaptlab.bundle.decision import plain
 
 # A change of the text needs another `contents.FORMAT`, because checks compare it.
@@ -39,7 +39,7 @@ file, which `adaptlab studies bundle` prints, where nobody can change it.
 """
 
 
-def read_me_text(study: FrozenStudy, claim: Claim) -> str:
+def read_me_text(study: FrozenStudy, claim: StudyClaim) -> str:
     """Return the README of a bundle."""
     partial = "**Partial: jobs of the study failed or were cancelled.** " if claim.partial else ""
     return _TEXT.format(name=plain(study.name), partial=partial, most=MOST_PLOTS)

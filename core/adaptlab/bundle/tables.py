@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from adaptlab.bundle.contents import Claim, Evidence, TableEvidence
+from adaptlab.bundle.contents import ClaimEvidence, StudyClaim, TableEvidence
 from adaptlab.comparisons.comparison import ComparisonCell
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.comparisons.table_rows import Figure, table_rows
@@ -17,7 +17,7 @@ Row = tuple[Cell, ...]
 ColumnType = Literal["text", "integer", "number"]
 
 
-class Column(NamedTuple):
+class BundleColumn(NamedTuple):
     """A column of a table."""
 
     name: str
@@ -28,7 +28,7 @@ class BundleTable(NamedTuple):
     """A table: its name, its columns and its rows."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[BundleColumn, ...]
     rows: Sequence[Row]
 
 
@@ -56,7 +56,7 @@ _COLUMNS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def bundle_tables(claim: Claim, evidence: Evidence) -> Iterator[BundleTable]:
+def bundle_tables(claim: StudyClaim, evidence: ClaimEvidence) -> Iterator[BundleTable]:
     """Yield the tables in the order of `contents.TABLES`."""
     rows: dict[str, Iterator[dict[str, Cell]]] = {
         "scores": _scores(claim),
@@ -81,23 +81,23 @@ def csv_bytes(table: BundleTable) -> bytes:
     return text.getvalue().encode()
 
 
-def _columns(name: str) -> tuple[Column, ...]:
+def _columns(name: str) -> tuple[BundleColumn, ...]:
     texts, integers, numbers = (names.split() for names in _COLUMNS[name])
     return (
-        *(Column(column, "text") for column in texts),
-        *(Column(column, "integer") for column in integers),
-        *(Column(column, "number") for column in numbers),
+        *(BundleColumn(column, "text") for column in texts),
+        *(BundleColumn(column, "integer") for column in integers),
+        *(BundleColumn(column, "number") for column in numbers),
     )
 
 
-def _comparison_cells(claim: Claim) -> Iterator[tuple[dict[str, Cell], ComparisonCell]]:
+def _comparison_cells(claim: StudyClaim) -> Iterator[tuple[dict[str, Cell], ComparisonCell]]:
     for table in claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             place: dict[str, Cell] = {"base_model": table.base_model, "task": table.task}
             yield place | {"budget": cell.budget}, cell
 
 
-def _scores(claim: Claim) -> Iterator[dict[str, Cell]]:
+def _scores(claim: StudyClaim) -> Iterator[dict[str, Cell]]:
     for table in claim.tables:
         for row in table_rows(table):
             yield {name: _cell(value) for name, value in row.items()}
@@ -107,7 +107,7 @@ def _cell(value: Figure) -> Cell:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _pairs(claim: Claim) -> Iterator[dict[str, Cell]]:
+def _pairs(claim: StudyClaim) -> Iterator[dict[str, Cell]]:
     for place, cell in _comparison_cells(claim):
         for verdict in cell.verdicts:
             pair: dict[str, Cell] = verdict.pair.model_dump()
@@ -115,7 +115,7 @@ def _pairs(claim: Claim) -> Iterator[dict[str, Cell]]:
             yield place | pair | members
 
 
-def _outcomes(evidence: Evidence) -> Iterator[dict[str, Cell]]:
+def _outcomes(evidence: ClaimEvidence) -> Iterator[dict[str, Cell]]:
     for table in evidence.tables:
         for scores in table.scores:
             yield from _seeds(table, scores)
@@ -140,7 +140,7 @@ def _seeds(table: TableEvidence, scores: Scores) -> Iterator[dict[str, Cell]]:
         }
 
 
-def _learning_rates(claim: Claim) -> Iterator[dict[str, Cell]]:
+def _learning_rates(claim: StudyClaim) -> Iterator[dict[str, Cell]]:
     for table in claim.tables:
         for method in table.methods:
             for trial in method.sweep:
@@ -148,7 +148,7 @@ def _learning_rates(claim: Claim) -> Iterator[dict[str, Cell]]:
                 yield _place(table, method.method, method.budget) | tried
 
 
-def _missing(claim: Claim) -> Iterator[dict[str, Cell]]:
+def _missing(claim: StudyClaim) -> Iterator[dict[str, Cell]]:
     for table in claim.tables:
         for missing in table.missing:
             yield _place(table, missing.method, missing.budget) | {

@@ -8,7 +8,7 @@ trainings that would decide it; or the reason why it cannot be decided.
 from collections.abc import Iterator
 from typing import Literal
 
-from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence
+from adaptlab.comparisons.diagnosis_evidence import DiagnosisEvidence, MethodEvidence
 from adaptlab.comparisons.diagnosis_measures import (
     LEAST_SEEDS,
     base_has_learned,
@@ -75,7 +75,7 @@ class Diagnosis(Value):
     equivalent: tuple[str, ...] = ()
 
 
-def diagnose(evidence: Evidence) -> Diagnosis:
+def diagnose(evidence: DiagnosisEvidence) -> Diagnosis:
     """Return the cause of a failure, by the first rule that applies.
 
     1. *undecided*: no method learns the task, so nothing shows that it can be learned here.
@@ -102,7 +102,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return _failure(evidence)
 
 
-def _not_learnable(evidence: Evidence) -> Diagnosis:
+def _not_learnable(evidence: DiagnosisEvidence) -> Diagnosis:
     """Return the diagnosis where no method has learned the task."""
     best = score_in_words(evidence, best_known(evidence))
     floor = evidence.figure(evidence.floor)
@@ -113,7 +113,7 @@ def _not_learnable(evidence: Evidence) -> Diagnosis:
     return _stopped(evidence, because)
 
 
-def _failure(evidence: Evidence) -> Diagnosis:
+def _failure(evidence: DiagnosisEvidence) -> Diagnosis:
     """Return the cause of a failure on a task that can be learned."""
     subject = evidence.subject
     for other in _that_succeed_elsewhere(evidence):
@@ -137,7 +137,7 @@ def _failure(evidence: Evidence) -> Diagnosis:
     return _limit(evidence)
 
 
-def _limit(evidence: Evidence) -> Diagnosis:
+def _limit(evidence: DiagnosisEvidence) -> Diagnosis:
     """Return that the method, or its size, is the limit."""
     refuted = refutation_in_words(evidence)
     for larger in larger_sizes(evidence):
@@ -146,7 +146,7 @@ def _limit(evidence: Evidence) -> Diagnosis:
     return _answer(evidence, "reach", not_reached_in_words(evidence), refuted)
 
 
-def _that_succeed_elsewhere(evidence: Evidence) -> Iterator[MethodEvidence]:
+def _that_succeed_elsewhere(evidence: DiagnosisEvidence) -> Iterator[MethodEvidence]:
     """Yield other trainings that succeed, no larger than the subject.
 
     Two trials that do are enough, or the mean over seeds.
@@ -158,7 +158,7 @@ def _that_succeed_elsewhere(evidence: Evidence) -> Iterator[MethodEvidence]:
             yield other
 
 
-def _stops(evidence: Evidence) -> Iterator[str]:
+def _stops(evidence: DiagnosisEvidence) -> Iterator[str]:
     """Yield reasons for which no control could decide the cause."""
     if evidence.base is not None and not base_has_learned(evidence.base):
         share = percent(evidence.base.accuracy)
@@ -169,7 +169,7 @@ def _stops(evidence: Evidence) -> Iterator[str]:
         yield f"a method with the same restriction succeeds: {score_in_words(evidence, other)}"
 
 
-def _doubts(evidence: Evidence) -> Iterator[str]:
+def _doubts(evidence: DiagnosisEvidence) -> Iterator[str]:
     """Yield measurements that speak against a limit of the method."""
     subject = evidence.subject
     if good := successes(evidence, evidence.same):
@@ -184,7 +184,7 @@ def _doubts(evidence: Evidence) -> Iterator[str]:
         yield f"the training loss is lowest at a rate of {rate:g}, an end of those tried"
 
 
-def _missing(evidence: Evidence) -> Iterator[str]:
+def _missing(evidence: DiagnosisEvidence) -> Iterator[str]:
     """Yield what reach lacks, as noun phrases."""
     subject = evidence.subject
     if max(len(ended_seeds(one)) for one in evidence.same) < LEAST_SEEDS:
@@ -201,7 +201,7 @@ def _missing(evidence: Evidence) -> Iterator[str]:
         yield "fine-tuning with pinned attention, with the reference's steps and rates"
 
 
-def _open(evidence: Evidence, missing: tuple[str, ...], run: Proposal | None) -> Diagnosis:
+def _open(evidence: DiagnosisEvidence, missing: tuple[str, ...], run: Proposal | None) -> Diagnosis:
     """Return an undecided diagnosis, with the run that would decide it."""
     if waiting := awaited(evidence):
         have = "has" if len(waiting) == 1 else "have"
@@ -217,19 +217,19 @@ def _open(evidence: Evidence, missing: tuple[str, ...], run: Proposal | None) ->
     return _answer(evidence, "undecided", text, missing=missing, run=run)
 
 
-def _stopped(evidence: Evidence, because: str, missing: tuple[str, ...] = ()) -> Diagnosis:
+def _stopped(evidence: DiagnosisEvidence, because: str, missing: tuple[str, ...] = ()) -> Diagnosis:
     text = f"Why {_failure_in_words(evidence)} cannot be decided here, because {because}."
     return _answer(evidence, "undecided", text, missing=missing)
 
 
-def _failure_in_words(evidence: Evidence) -> str:
+def _failure_in_words(evidence: DiagnosisEvidence) -> str:
     """Return the subject with its failure, as a clause."""
     partly = "learns only a part of the task" if has_learned_partly(evidence) else "fails"
     return f"{method_in_sentence(evidence.subject.method)} {partly}"
 
 
 def _answer(
-    evidence: Evidence,
+    evidence: DiagnosisEvidence,
     cause: Cause,
     text: str,
     refuted_by: str = "",

@@ -65,7 +65,7 @@ class BaseEvidence(Value):
     chance: float
 
 
-class Evidence(Value):
+class DiagnosisEvidence(Value):
     """The evidence on `subject`, all from one task and one base model.
 
     `reference` can change everything (usually full fine-tuning) and shows that the task can be

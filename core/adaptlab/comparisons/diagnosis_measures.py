@@ -8,7 +8,7 @@ from statistics import fmean
 from adaptlab.comparisons.base_learned import LEARNED_FROM
 from adaptlab.comparisons.diagnosis_evidence import (
     BaseEvidence,
-    Evidence,
+    DiagnosisEvidence,
     MethodEvidence,
     TrialEvidence,
 )
@@ -49,7 +49,7 @@ EQUAL_BUDGET = 1.05
 """Another method has an equal budget up to this factor of the trained parameters."""
 
 
-def best_known(evidence: Evidence) -> MethodEvidence:
+def best_known(evidence: DiagnosisEvidence) -> MethodEvidence:
     """Return the method that scores best on the task, of any kind."""
     known = (evidence.reference, evidence.pinned, *evidence.others, *evidence.sizes)
     return max(
@@ -58,7 +58,7 @@ def best_known(evidence: Evidence) -> MethodEvidence:
     )
 
 
-def task_is_learnable(evidence: Evidence) -> bool:
+def task_is_learnable(evidence: DiagnosisEvidence) -> bool:
     """Return True if some method is half way from the floor to 1.
 
     By a metric whose best value few tasks allow, a part of the way is enough.
@@ -68,31 +68,33 @@ def task_is_learnable(evidence: Evidence) -> bool:
     return best_known(evidence).score - floor >= way * (1 - floor)
 
 
-def success_bar(evidence: Evidence) -> float:
+def success_bar(evidence: DiagnosisEvidence) -> float:
     """Return the score from which a method has learned the task."""
     floor = evidence.floor
     return floor + SUCCEEDS_FROM * (best_known(evidence).score - floor)
 
 
-def has_learned(evidence: Evidence, score: float) -> bool:
+def has_learned(evidence: DiagnosisEvidence, score: float) -> bool:
     """Return True if a method of this score has learned the task."""
     return task_is_learnable(evidence) and score >= success_bar(evidence)
 
 
-def has_learned_partly(evidence: Evidence) -> bool:
+def has_learned_partly(evidence: DiagnosisEvidence) -> bool:
     """Return True if the subject is clearly better than the floor."""
     floor = evidence.floor
     return evidence.subject.score - floor >= LEARNS_A_PART_FROM * (1 - floor)
 
 
-def successes(evidence: Evidence, methods: Iterable[MethodEvidence]) -> list[TrialEvidence]:
+def successes(
+    evidence: DiagnosisEvidence, methods: Iterable[MethodEvidence]
+) -> list[TrialEvidence]:
     """Return the trials that have learned the task on held-out items."""
     bar = success_bar(evidence) if task_is_learnable(evidence) else math.inf
     every = (trial for method in methods for trial in method.trials)
     return [one for one in every if one.score is not None and one.score >= bar]
 
 
-def is_luck(evidence: Evidence, good: Sequence[TrialEvidence]) -> bool:
+def is_luck(evidence: DiagnosisEvidence, good: Sequence[TrialEvidence]) -> bool:
     """Return True for a single successful trial whose training loss is high."""
     return len(good) == 1 and loss_of(good[0]) >= high_loss(evidence)
 
@@ -133,7 +135,7 @@ def is_measured(method: MethodEvidence) -> bool:
     return len(ended_seeds(method)) >= LEAST_SEEDS and is_widely_swept(method)
 
 
-def longest(evidence: Evidence) -> MethodEvidence | None:
+def longest(evidence: DiagnosisEvidence) -> MethodEvidence | None:
     """Return the longest training of the configuration from which to conclude.
 
     It has at least twice the steps of another one. None if there is none.
@@ -144,7 +146,7 @@ def longest(evidence: Evidence) -> MethodEvidence | None:
     return max(long, key=lambda one: one.steps, default=None)
 
 
-def rises_with_steps(evidence: Evidence) -> tuple[MethodEvidence, MethodEvidence] | None:
+def rises_with_steps(evidence: DiagnosisEvidence) -> tuple[MethodEvidence, MethodEvidence] | None:
     """Return a shorter and the longest training if held-out scores still rise."""
     if (long := longest(evidence)) is None:
         return None
@@ -163,7 +165,7 @@ def mean_best(method: MethodEvidence) -> float:
     return math.fsum(best.values()) / len(best) if best else 0.0
 
 
-def falls_with_steps(evidence: Evidence) -> tuple[float, float] | None:
+def falls_with_steps(evidence: DiagnosisEvidence) -> tuple[float, float] | None:
     """Return an earlier and the last training loss if they still fall.
 
     Both are means over the seeds of the longest training, in nats. Held-out answers of many tokens
@@ -179,7 +181,7 @@ def falls_with_steps(evidence: Evidence) -> tuple[float, float] | None:
     return (max(falling), last) if falling and _is_below_chance(evidence, last) else None
 
 
-def best_rate_at_end(evidence: Evidence) -> float | None:
+def best_rate_at_end(evidence: DiagnosisEvidence) -> float | None:
     """Return the best rate of the longest training if it is an end.
 
     It has the lowest mean loss over seeds, below chance. None at the highest rate of a spec, and
@@ -206,22 +208,22 @@ def mean_loss(method: MethodEvidence, rate: float | None = None) -> float:
     return fmean(map(loss_of, best)) if best else math.inf
 
 
-def _gap(evidence: Evidence, loss: float) -> float:
+def _gap(evidence: DiagnosisEvidence, loss: float) -> float:
     return max(0.0, loss - _best_loss(evidence)) if math.isfinite(loss) else 0.0
 
 
-def _is_below_chance(evidence: Evidence, loss: float) -> bool:
+def _is_below_chance(evidence: DiagnosisEvidence, loss: float) -> bool:
     chance = evidence.chance_loss
     return loss < chance - STILL_FALLING * max(0.0, chance - _best_loss(evidence))
 
 
-def larger_sizes(evidence: Evidence) -> list[MethodEvidence]:
+def larger_sizes(evidence: DiagnosisEvidence) -> list[MethodEvidence]:
     """Return the subject at clearly larger sizes."""
     least = LARGER * evidence.subject.parameters
     return [one for one in evidence.sizes if one.parameters >= least]
 
 
-def larger_sizes_trained_as_well(evidence: Evidence) -> list[MethodEvidence]:
+def larger_sizes_trained_as_well(evidence: DiagnosisEvidence) -> list[MethodEvidence]:
     """Return the larger sizes trained as much as the subject."""
     steps = evidence.subject.steps
     return [one for one in larger_sizes(evidence) if one.steps >= steps and is_measured(one)]
@@ -233,7 +235,7 @@ def can_grow(subject: MethodEvidence) -> bool:
 
 
 def others_that_succeed(
-    evidence: Evidence, *, is_bound_alike: bool = False
+    evidence: DiagnosisEvidence, *, is_bound_alike: bool = False
 ) -> list[MethodEvidence]:
     """Return other methods that have learned the task at the subject's budget.
 
@@ -254,7 +256,7 @@ def others_that_succeed(
     ]
 
 
-def pinned_decides(evidence: Evidence) -> bool:
+def pinned_decides(evidence: DiagnosisEvidence) -> bool:
     """Return True if the pinned-attention reference shows something.
 
     Success does. Failing does if it has the seeds, steps and rates of the reference.
@@ -273,7 +275,7 @@ def _covers(control: MethodEvidence, method: MethodEvidence) -> bool:
     return own[0] <= ROUNDING * needed[0] and ROUNDING * own[-1] >= needed[-1]
 
 
-def pinned_still_falls(evidence: Evidence) -> bool:
+def pinned_still_falls(evidence: DiagnosisEvidence) -> bool:
     """Return True if training with pinned attention was not at rest.
 
     Of a cosine schedule the loss half way says nothing: its rate was still high.
@@ -303,19 +305,19 @@ def ended_seeds(method: MethodEvidence) -> set[int]:
     return {one.seed for one in method.trials if one.final_loss is not None}
 
 
-def _best_loss(evidence: Evidence) -> float:
+def _best_loss(evidence: DiagnosisEvidence) -> float:
     """Return the lowest training loss of the best method, in nats."""
     trials = best_known(evidence).trials
     return min((loss_of(one) for one in trials if one.final_loss is not None), default=0.0)
 
 
-def high_loss(evidence: Evidence) -> float:
+def high_loss(evidence: DiagnosisEvidence) -> float:
     """Return the loss, in nats, from which on a trial counts as high."""
     best = _best_loss(evidence)
     return best + HIGH_FROM * max(0.0, evidence.chance_loss - best)
 
 
-def low_loss(evidence: Evidence) -> float:
+def low_loss(evidence: DiagnosisEvidence) -> float:
     """Return the loss, in nats, below which training items are learned.
 
     Whole answers are then, in the geometric mean, at least half as likely as under the best method.
@@ -325,7 +327,7 @@ def low_loss(evidence: Evidence) -> float:
     return min(_best_loss(evidence) + of_half, high_loss(evidence))
 
 
-def low_trials(evidence: Evidence) -> list[TrialEvidence]:
+def low_trials(evidence: DiagnosisEvidence) -> list[TrialEvidence]:
     """Return the subject's trials that have learned their training items."""
     low = low_loss(evidence)
     return [one for one in evidence.subject.trials if loss_of(one) < low]

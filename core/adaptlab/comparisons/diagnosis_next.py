@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence, Schedule
+from adaptlab.comparisons.diagnosis_evidence import DiagnosisEvidence, MethodEvidence, Schedule
 from adaptlab.comparisons.diagnosis_measures import (
     DECADES,
     HIGHEST_RATE,
@@ -92,7 +92,7 @@ class Control:
         return self.seconds * self.steps * len(self.rates) * seeds
 
 
-def proposal(evidence: Evidence) -> Proposal | None:
+def proposal(evidence: DiagnosisEvidence) -> Proposal | None:
     """Return all trainings that a decision lacks, None if all were asked for."""
     lacking = [one for one in _controls(evidence) if one.label not in evidence.present]
     seeds = len(seeds_of(evidence.subject))
@@ -118,7 +118,7 @@ def _minutes(times: Sequence[float | None]) -> float | None:
     return math.fsum(known) / SECONDS_PER_MINUTE if len(known) == len(times) > 0 else None
 
 
-def awaited(evidence: Evidence) -> tuple[str, ...]:
+def awaited(evidence: DiagnosisEvidence) -> tuple[str, ...]:
     """Return the labels of needed controls that have not ended."""
     return tuple(one.label for one in _controls(evidence) if one.label in evidence.running)
 
@@ -133,7 +133,7 @@ def _sentences(phrases: Sequence[str], seeds: int, minutes: float | None) -> Ite
         yield f"About {counted(round(minutes), 'minute')}." if minutes >= 1 else "Under a minute."
 
 
-def _controls(evidence: Evidence) -> Iterator[Control]:
+def _controls(evidence: DiagnosisEvidence) -> Iterator[Control]:
     """Yield the controls that reach needs and the evidence lacks."""
     subject = evidence.subject
     is_short = longest(evidence) is None
@@ -148,7 +148,7 @@ def _controls(evidence: Evidence) -> Iterator[Control]:
         yield _rival(subject)
 
 
-def _has_rival(evidence: Evidence) -> bool:
+def _has_rival(evidence: DiagnosisEvidence) -> bool:
     """Return True if another method was trained well at the subject's size."""
     most = evidence.subject.parameters
     return any(
@@ -214,7 +214,7 @@ def _larger(subject: MethodEvidence, phrase: str) -> Control:
     )
 
 
-def _pinned(evidence: Evidence) -> Iterator[Control]:
+def _pinned(evidence: DiagnosisEvidence) -> Iterator[Control]:
     """Yield fine-tuning with pinned attention, with the reference's sweep."""
     reference = evidence.reference
     model = reference or evidence.subject

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adaptlab.comparisons.diagnosis_evidence import (
     BaseEvidence,
-    Evidence,
+    DiagnosisEvidence,
     MethodEvidence,
     Schedule,
     TrialEvidence,
@@ -49,7 +49,7 @@ class MeasuredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EvidencePiece:
     """Rows of equal function and training, as one piece of evidence."""
 
     rows: tuple[MeasuredRow, ...]
@@ -109,7 +109,7 @@ def _rival(row: MeasuredRow) -> dict[str, object]:
     return {**sized, "name": name}
 
 
-def pieces(rows: Sequence[MeasuredRow]) -> tuple[Piece, ...]:
+def pieces(rows: Sequence[MeasuredRow]) -> tuple[EvidencePiece, ...]:
     """Return the rows grouped by their function and training, in order."""
     groups: list[list[MeasuredRow]] = []
     for row in rows:
@@ -119,7 +119,7 @@ def pieces(rows: Sequence[MeasuredRow]) -> tuple[Piece, ...]:
                 break
         else:
             groups.append([row])
-    return tuple(Piece(tuple(group)) for group in groups)
+    return tuple(EvidencePiece(tuple(group)) for group in groups)
 
 
 def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
@@ -129,14 +129,14 @@ def _is_same_piece(first: MeasuredRow, then: MeasuredRow) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SharedSetting:
     """What all rows of a table have in common.
 
     `chance` is the score on the scored items that needs no skill, as in their comparison, and
     `alone` that of the base model alone. Scores are those of `metric`, if there is one. `base` and
-    `base_has_tasks` are as in `Evidence`: an imported base was pretrained on none of our tasks.
-    `present` and `running` are labels of all trainings that were asked for, and of those that have
-    not ended.
+    `base_has_tasks` are as in `DiagnosisEvidence`: an imported base was pretrained on none of our
+    tasks. `present` and `running` are labels of all trainings that were asked for, and of those
+    that have not ended.
     """
 
     task: Task
@@ -150,8 +150,8 @@ class Place:
 
 
 def evidence(
-    rows: Sequence[MeasuredRow], reference: str | None, place: Place
-) -> Iterator[Evidence]:
+    rows: Sequence[MeasuredRow], reference: str | None, place: SharedSetting
+) -> Iterator[DiagnosisEvidence]:
     """Yield the evidence on all but the reference and controls."""
     trained = [piece for piece in pieces(rows) if piece.first.parameters and piece.first.trials]
     measured = [(piece, piece.evidence()) for piece in trained]
@@ -162,7 +162,7 @@ def evidence(
             continue
         rest = [(other.first, of) for other, of in measured if other is not piece]
         first = piece.first
-        yield Evidence(
+        yield DiagnosisEvidence(
             subject=subject,
             reference=of_reference,
             pinned=None if subject in pinned else _most_trained(pinned),

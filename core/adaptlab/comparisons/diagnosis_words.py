@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from adaptlab.comparisons.diagnosis_evidence import Evidence, MethodEvidence, TrialEvidence
+from adaptlab.comparisons.diagnosis_evidence import DiagnosisEvidence, MethodEvidence, TrialEvidence
 from adaptlab.comparisons.diagnosis_measures import (
     best_known,
     has_learned,
@@ -27,14 +27,14 @@ WHOLE_FROM = 0.8
 """A method has learned the task, and not only half of it, at this share of the best gain."""
 
 
-def named(evidence: Evidence) -> str:
+def named(evidence: DiagnosisEvidence) -> str:
     """Return the subject at the start of a sentence, with its equivalents."""
     others = " and ".join(map(method_in_sentence, evidence.equivalent))
     name = first_in_sentence(evidence.subject.method)
     return f"{name} (and {others}, the same function)" if others else name
 
 
-def learned_in_words(evidence: Evidence) -> str:
+def learned_in_words(evidence: DiagnosisEvidence) -> str:
     """Return the finding of a method that has learned the task."""
     subject, best = evidence.subject, best_known(evidence)
     seeds = seeds_of(subject)
@@ -47,7 +47,7 @@ def learned_in_words(evidence: Evidence) -> str:
     return f"{named(evidence)} {learns}{on}: {evidence.figure(subject.score)}{against}."
 
 
-def seeds_in_words(evidence: Evidence, good: Sequence[TrialEvidence]) -> str:
+def seeds_in_words(evidence: DiagnosisEvidence, good: Sequence[TrialEvidence]) -> str:
     """Return the finding of a method of which some trials succeed."""
     subject = evidence.subject
     seeds = len({one.seed for one in good})
@@ -58,7 +58,7 @@ def seeds_in_words(evidence: Evidence, good: Sequence[TrialEvidence]) -> str:
     )
 
 
-def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
+def elsewhere_in_words(evidence: DiagnosisEvidence, other: MethodEvidence) -> str:
     """Return the finding of a method that succeeds when trained otherwise."""
     subject = evidence.subject
     rates, good = rates_of(subject), successes(evidence, [other])
@@ -83,7 +83,7 @@ def elsewhere_in_words(evidence: Evidence, other: MethodEvidence) -> str:
     )
 
 
-def rises_in_words(evidence: Evidence, short: MethodEvidence, long: MethodEvidence) -> str:
+def rises_in_words(evidence: DiagnosisEvidence, short: MethodEvidence, long: MethodEvidence) -> str:
     """Return the finding of a method whose score rises with more training."""
     rates = rates_of(long)
     return (
@@ -93,7 +93,7 @@ def rises_in_words(evidence: Evidence, short: MethodEvidence, long: MethodEviden
     )
 
 
-def overfits_in_words(evidence: Evidence) -> str:
+def overfits_in_words(evidence: DiagnosisEvidence) -> str:
     """Return the finding of a method that fails on new items alone."""
     return (
         f"{named(evidence)} learns its training items, but scores only "
@@ -101,7 +101,7 @@ def overfits_in_words(evidence: Evidence) -> str:
     )
 
 
-def not_reached_in_words(evidence: Evidence) -> str:
+def not_reached_in_words(evidence: DiagnosisEvidence) -> str:
     """Return the finding of a method that fails wherever it was trained."""
     tried = (*evidence.same, *larger_sizes_trained_as_well(evidence))
     count = sum(len(one.trials) for one in tried)
@@ -113,7 +113,7 @@ def not_reached_in_words(evidence: Evidence) -> str:
     )
 
 
-def too_small_in_words(evidence: Evidence, larger: MethodEvidence) -> str:
+def too_small_in_words(evidence: DiagnosisEvidence, larger: MethodEvidence) -> str:
     """Return the finding of a method that succeeds at a larger size alone."""
     subject, most = evidence.subject, highest_score(evidence.same)
     return (
@@ -123,7 +123,7 @@ def too_small_in_words(evidence: Evidence, larger: MethodEvidence) -> str:
     )
 
 
-def refutation_in_words(evidence: Evidence) -> str:
+def refutation_in_words(evidence: DiagnosisEvidence) -> str:
     """Return what would refute that the task is not reached."""
     return (
         f"A trial of {method_in_sentence(evidence.subject.method)} {_beyond(evidence)} "
@@ -131,20 +131,20 @@ def refutation_in_words(evidence: Evidence) -> str:
     )
 
 
-def _beyond(evidence: Evidence) -> str:
+def _beyond(evidence: DiagnosisEvidence) -> str:
     return "below" if lowest_is_best(evidence.metric) else "above"
 
 
-def _most(evidence: Evidence) -> str:
+def _most(evidence: DiagnosisEvidence) -> str:
     return "least" if lowest_is_best(evidence.metric) else "most"
 
 
-def _lowered(name: str, evidence: Evidence) -> str:
+def _lowered(name: str, evidence: DiagnosisEvidence) -> str:
     first = first_in_sentence(evidence.subject.method)
     return method_in_sentence(evidence.subject.method) + name.removeprefix(first)
 
 
-def score_in_words(evidence: Evidence, method: MethodEvidence) -> str:
+def score_in_words(evidence: DiagnosisEvidence, method: MethodEvidence) -> str:
     """Return the score of a method as a clause."""
     return f"{method_in_sentence(method.method)} scores {evidence.figure(method.score)}"
 
@@ -155,12 +155,12 @@ def _size(method: MethodEvidence) -> str:
     return "" if method.method.endswith(f" at {count}") else f" with {count} parameters"
 
 
-def _score(evidence: Evidence, method: MethodEvidence) -> str:
+def _score(evidence: DiagnosisEvidence, method: MethodEvidence) -> str:
     name = first_in_sentence(method.method)
     return f"{name}{_size(method)} scores {evidence.figure(method.score)} on the test items."
 
 
-def facts(evidence: Evidence) -> tuple[str, ...]:
+def facts(evidence: DiagnosisEvidence) -> tuple[str, ...]:
     """Return the evidence as short sentences, the most telling first."""
     best = best_known(evidence)
     others = [one for one in (evidence.reference, best) if one is not None]
@@ -176,7 +176,7 @@ def facts(evidence: Evidence) -> tuple[str, ...]:
     )
 
 
-def _trials(evidence: Evidence, method: MethodEvidence, size: str = "") -> str:
+def _trials(evidence: DiagnosisEvidence, method: MethodEvidence, size: str = "") -> str:
     rates = rates_of(method)
     span = f"{rates[0]:g} to {rates[-1]:g}" if len(rates) > 1 else f"{rates[0]:g}"
     best = highest_score([method])
@@ -190,7 +190,7 @@ def _trials(evidence: Evidence, method: MethodEvidence, size: str = "") -> str:
     )
 
 
-def _training_items(evidence: Evidence) -> Iterator[str]:
+def _training_items(evidence: DiagnosisEvidence) -> Iterator[str]:
     """Yield the number of trials that have learned their training items."""
     if low := low_trials(evidence):
         yield (
@@ -200,12 +200,12 @@ def _training_items(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _rival(evidence: Evidence) -> Iterator[str]:
+def _rival(evidence: DiagnosisEvidence) -> Iterator[str]:
     if others := others_that_succeed(evidence):
         yield _score(evidence, max(others, key=lambda one: one.score))
 
 
-def _pinned(evidence: Evidence) -> Iterator[str]:
+def _pinned(evidence: DiagnosisEvidence) -> Iterator[str]:
     """Yield the finding of the pinned-attention reference, if it applies."""
     subject, pinned = evidence.subject, evidence.pinned
     if pinned is None or not subject.pins_attention:

@@ -14,7 +14,7 @@ from adaptlab.engine.recorded_items import Given, recorded_items
 from adaptlab.engine.tensors import Bool, Float
 from adaptlab.measurements.results import (
     AttentionCaptured,
-    AttentionMap,
+    AttentionPatterns,
     AttentionSource,
     AttentionSummary,
 )
@@ -24,7 +24,7 @@ Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer
 
 
 @dataclass
-class Recorder:
+class LayerRecorder:
     """The patterns of every layer: whole softmax and softmax over content."""
 
     patterns: Patterns = field(default_factory=list[Tensor])
@@ -49,12 +49,12 @@ def capture_attention(
     """
     assert plan.spec.attention is not None
     items = recorded_items(plan, plan.spec.attention, len(seeds))
-    base = Recorder()
-    sources: list[tuple[AttentionSource, Recorder, tuple[Given, ...]]] = []
+    base = LayerRecorder()
+    sources: list[tuple[AttentionSource, LayerRecorder, tuple[Given, ...]]] = []
     if plan.method is None:
         sources.append(("base", base, items.observed(model, base, attached=True)))
     else:
-        adapted = Recorder()
+        adapted = LayerRecorder()
         sources.append(("base", base, items.observed(model, base, attached=False)))
         sources.append(("adapted", adapted, items.observed(model, adapted, attached=True)))
     for source, recorder, given in sources:
@@ -66,7 +66,7 @@ def capture_attention(
             np.save(path, array.to(torch.float16).cpu().numpy(), allow_pickle=False)
             yield AttentionCaptured(
                 path=path,
-                attention=AttentionMap(
+                attention=AttentionPatterns(
                     replicate=replicate,
                     seed=seed,
                     source=source,
@@ -82,7 +82,7 @@ def capture_attention(
 
 
 def _summaries(
-    recorder: Recorder, base: Recorder, row: int, is_content: Bool[Tensor, "B T"] | None
+    recorder: LayerRecorder, base: LayerRecorder, row: int, is_content: Bool[Tensor, "B T"] | None
 ) -> Iterator[AttentionSummary]:
     for layer, relative in enumerate(recorder.relative):
         pattern, reference = recorder.patterns[layer][row], base.relative[layer][row]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from adaptlab.engine.items import Items
 from adaptlab.engine.memory import available_bytes, saved_bytes
-from adaptlab.engine.passes import Pass
+from adaptlab.engine.passes import ReplicatePass
 from adaptlab.errors import is_out_of_memory
 from adaptlab.specs.memory import USABLE
 
@@ -62,7 +62,12 @@ class StepDivision:
 
 
 def fitting(
-    one: Pass, items: Items, parts: int, limit: int | None, base: Mapping[str, Tensor], scalars: int
+    one: ReplicatePass,
+    items: Items,
+    parts: int,
+    limit: int | None,
+    base: Mapping[str, Tensor],
+    scalars: int,
 ) -> Division | None:
     """Return the largest division that fits in memory.
 

@@ -45,7 +45,7 @@ from adaptlab.engine.attention import (
     until,
 )
 from adaptlab.engine.dropout import TrainingStep, dropped, masks_of
-from adaptlab.engine.fused_attention import Place, fused_attention
+from adaptlab.engine.fused_attention import QueryPlace, fused_attention
 from adaptlab.engine.fused_products import (
     LinearWeights,
     MlpWeights,
@@ -576,7 +576,7 @@ class _Model:
         if self.training is not None and self.drops(stream.length):
             site = f"{name}.pattern"
             masks = masks_of(self.decoder.dropout, self.training, site, stream.length, rows)
-        place = Place(stream.tokens, first, masks)
+        place = QueryPlace(stream.tokens, first, masks)
         return fused_attention(stream.queries, stream.own, before, place)
 
     def mixed(

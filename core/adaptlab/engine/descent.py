@@ -13,12 +13,12 @@ from torch import Tensor
 
 from adaptlab.engine.allocate import Gradient, Trainables
 from adaptlab.engine.chunks import StepDivision, fitting, more_parts
-from adaptlab.engine.early_stopping import Patience
+from adaptlab.engine.early_stopping import ValidationPatience
 from adaptlab.engine.items import Items
-from adaptlab.engine.lanes import Lanes, Shared
+from adaptlab.engine.lanes import Lanes, LaneShare
 from adaptlab.engine.making import items_of_steps
 from adaptlab.engine.optim import AdamW, schedule_factor
-from adaptlab.engine.passes import Cut, Pass, arranged, joined, passes, seeds_of
+from adaptlab.engine.passes import Cut, ReplicatePass, arranged, joined, passes, seeds_of
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.plugins import ENGINE_SEARCHES
 from adaptlab.engine.tensors import Float, Int, Shaped
@@ -70,11 +70,11 @@ class Descent:
         self._optimiser = _optimiser(plan, base, trainables)
         self._rates = plan.replicate_rates
         rule = plan.early_stopping
-        self._patience = None if rule is None else Patience.begin(rule, trainables.flat)
+        self._patience = None if rule is None else ValidationPatience.begin(rule, trainables.flat)
         self._most, self._parts = plan.replicates, training.accumulation
         self._length = 0
-        self._shares: list[list[Pass]] = []
-        self._by_items: list[list[Pass]] = []
+        self._shares: list[list[ReplicatePass]] = []
+        self._by_items: list[list[ReplicatePass]] = []
 
     @property
     def division(self) -> StepDivision:
@@ -150,12 +150,12 @@ class Descent:
         tried = self._passes_over(self.live, flat)
         return self._in_lanes(tried, lambda part: part.mean_losses(items, step, self._parts))
 
-    def measure(self, work: Callable[[Pass], Tensor]) -> Shaped[Tensor, "L ..."]:
+    def measure(self, work: Callable[[ReplicatePass], Tensor]) -> Shaped[Tensor, "L ..."]:
         """Return the results of `work` for the live replicates."""
         return self._within_memory(lambda: self._in_lanes(self._shares, work))
 
     def standing(
-        self, replicates: Sequence[int], work: Callable[[Pass], Tensor]
+        self, replicates: Sequence[int], work: Callable[[ReplicatePass], Tensor]
     ) -> Shaped[Tensor, "W ..."]:
         """Return the results of `work` for replicates, as if they ended now.
 
@@ -227,7 +227,7 @@ class Descent:
         self._most, self._parts = state.most, max(self._parts, state.parts)
         self.recomputes = state.recomputes
         if self._patience is not None and state.best is not None:
-            self._patience = Patience(
+            self._patience = ValidationPatience(
                 self._patience.rule,
                 state.best,
                 list(state.highest) or [0.0] * len(state.lowest),  # of an earlier version
@@ -235,7 +235,7 @@ class Descent:
                 list(state.waited),
             )
 
-    def _as_ended(self, replicates: Sequence[int]) -> list[list[Pass]]:
+    def _as_ended(self, replicates: Sequence[int]) -> list[list[ReplicatePass]]:
         """Return passes over the weights that replicates would end with now."""
         if self._patience is None and list(replicates) == self.live:
             return self._shares
@@ -251,8 +251,8 @@ class Descent:
         return flat if self._patience is None else self._patience.kept(flat)
 
     def _passes_over(
-        self, replicates: Sequence[int], flat: Tensor, shared: Shared | None = None
-    ) -> list[list[Pass]]:
+        self, replicates: Sequence[int], flat: Tensor, shared: LaneShare | None = None
+    ) -> list[list[ReplicatePass]]:
         """Return passes over weights [W, N] of replicates, by lane."""
         return passes(
             self._plan,
@@ -265,13 +265,15 @@ class Descent:
             recomputes=self.recomputes,
         )
 
-    def _shared(self, replicates: int) -> Shared:
+    def _shared(self, replicates: int) -> LaneShare:
         """Return how lanes share a step of some replicates."""
         items = self._plan.training.batch_size // self._parts
         tokens = self._plan.training.batch_size * self._length
         return self.lanes.division(self._plan, replicates, self._most, (items, tokens))
 
-    def _in_lanes(self, shares: Sequence[Sequence[Pass]], work: Callable[[Pass], Tensor]) -> Tensor:
+    def _in_lanes(
+        self, shares: Sequence[Sequence[ReplicatePass]], work: Callable[[ReplicatePass], Tensor]
+    ) -> Tensor:
         """Return the results [L, ...] of `work` for the rows of all passes."""
         return joined(self.lanes.each(shares, work))
 
@@ -316,7 +318,7 @@ class Descent:
         self._by_items = [self._passes_over(self.live, flat, shared)[0] for _ in copies]
 
     @property
-    def _alone(self) -> Pass | None:
+    def _alone(self) -> ReplicatePass | None:
         """The pass of the whole step, None if there are several."""
         ((first, *others), *further) = self._by_items or self._shares
         return None if others or further else first
@@ -329,7 +331,7 @@ class Descent:
         if not lanes:
             return self.lanes.each(self._shares, lambda part: part.gradient(items, step, parts))
 
-        def of_own(part: tuple[int, Pass]) -> tuple[Gradient, Tensor]:
+        def of_own(part: tuple[int, ReplicatePass]) -> tuple[Gradient, Tensor]:
             lane, whole = part
             own = range(lane * parts, (lane + 1) * parts)
             return whole.gradient(items, step, lanes * parts, own)

@@ -13,7 +13,7 @@ from adaptlab.specs.spec import EarlyStopping
 
 
 @dataclass
-class Patience:
+class ValidationPatience:
     """Each replicate's best validation, its weights, and validations since.
 
     A validation is better than the best one if its metric is higher by more than `min_delta`, or
@@ -56,10 +56,10 @@ class Patience:
         is_lower = loss < self.lowest[row] - delta
         return metric > highest + delta or (metric >= highest and is_lower)
 
-    def of(self, rows: Int[Tensor, "W"]) -> "Patience":
+    def of(self, rows: Int[Tensor, "W"]) -> "ValidationPatience":
         """Return the state of some of the replicates."""
         places: list[int] = rows.tolist()
-        return Patience(
+        return ValidationPatience(
             self.rule,
             self.best[rows],
             [self.highest[place] for place in places],

@@ -20,7 +20,7 @@ SCALARS_A_BLOCK = 2**14
 
 
 @dataclass(frozen=True)
-class Moved:
+class StepTensors:
     """What a step moves.
 
     `weights`, `mean` and `square` are changed in place; `decays` is 1 where weight decay applies.
@@ -74,7 +74,7 @@ def has_kernel(weights: Tensor) -> bool:
 
 
 def fused_step(
-    moved: Moved, gradient: Sequence[Float[Tensor, "R ..."]], constants: Constants
+    moved: StepTensors, gradient: Sequence[Float[Tensor, "R ..."]], constants: Constants
 ) -> None:
     """Move the weights by their gradient, given in parts in their order."""
     (replicates, scalars), kernels = moved.weights.shape, kernels_for(moved.weights)

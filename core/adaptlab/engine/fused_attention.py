@@ -57,7 +57,7 @@ class _Attention(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Place:
+class QueryPlace:
     """Where queries are among N positions of content, and what is dropped.
 
     With tokens, queries, keys and values are those of every token of the vocabulary at each
@@ -70,7 +70,7 @@ class Place:
 
 
 def fused_attention(
-    queries: Float[Tensor, "A B H Q D"], own: Pair, learned: Pair | None, place: Place
+    queries: Float[Tensor, "A B H Q D"], own: Pair, learned: Pair | None, place: QueryPlace
 ) -> Float[Tensor, "R B2 Q HD"] | None:
     """Return what queries read of learned positions and of content.
 
@@ -95,7 +95,7 @@ def fused_attention(
     return attended
 
 
-def _is_usual(given: Sequence[Tensor], place: Place) -> bool:
+def _is_usual(given: Sequence[Tensor], place: QueryPlace) -> bool:
     """Return True if the kernel is made for what is given."""
     own, learned = given[:3], given[3:]
     seeds = None if place.masks is None else place.masks.seeds
@@ -124,7 +124,7 @@ class _Attended(torch.autograd.Function):
     @staticmethod
     def forward(  # torch's context is of any type
         ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, learned_keys: Tensor | None,
-        learned_values: Tensor | None, place: Place, kernels: Kernels,
+        learned_values: Tensor | None, place: QueryPlace, kernels: Kernels,
     ) -> Tensor:  # fmt: skip
         given = tuple(map(_in_rows, (queries, keys, values, learned_keys, learned_values)))
         it = _argument(given, place)
@@ -173,7 +173,7 @@ class _Attended(torch.autograd.Function):
 _NAMES = ("queries", "keys", "values", "learned_keys", "learned_values")
 
 
-def _argument(given: Sequence[Tensor | None], place: Place) -> _Attention:
+def _argument(given: Sequence[Tensor | None], place: QueryPlace) -> _Attention:
     """Return what the kernel reads of queries, keys and values."""
     queries, keys, values, learned, _ = given
     assert queries is not None
@@ -206,16 +206,16 @@ def _argument(given: Sequence[Tensor | None], place: Place) -> _Attention:
     return it
 
 
-def _tokens(place: Place) -> tuple[Tensor, ...]:
+def _tokens(place: QueryPlace) -> tuple[Tensor, ...]:
     return () if place.tokens is None else (place.tokens,)
 
 
-def _replicates(given: Sequence[Tensor], place: Place) -> int:
+def _replicates(given: Sequence[Tensor], place: QueryPlace) -> int:
     """Return R, that of the tensor with most rows."""
     return max(map(len, (*given, *_tokens(place))))
 
 
-def _seen(name: str, place: Place) -> Tensor | None:
+def _seen(name: str, place: QueryPlace) -> Tensor | None:
     """Return the tokens of queries, keys or values, by their name."""
     if place.tokens is None or name != "queries":
         return place.tokens

@@ -31,7 +31,7 @@ time than these save."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class LaneShare:
     """What lanes share in a step: replicates or, `by_items`, items."""
 
     lanes: int = 1
@@ -43,7 +43,7 @@ class Shared:
         return 1 if self.by_items else self.lanes
 
 
-ALONE = Shared()
+ALONE = LaneShare()
 
 
 class Lanes:
@@ -56,7 +56,9 @@ class Lanes:
         self._threads, self._most = threads, most
         self._pools: dict[int, ThreadPoolExecutor] = {}
 
-    def division(self, plan: Plan, replicates: int, at_once: int, batch: tuple[int, int]) -> Shared:
+    def division(
+        self, plan: Plan, replicates: int, at_once: int, batch: tuple[int, int]
+    ) -> LaneShare:
         """Return how lanes share a step of `replicates`.
 
         Args:
@@ -71,7 +73,7 @@ class Lanes:
         scalars = replicates * sum(shape.size for shape in plan.trained_shapes.values())
         work = 3 * replicates * tokens * plan.shape.forward_flops_per_token()
 
-        def time(shared: Shared) -> float:
+        def time(shared: LaneShare) -> float:
             each = (self._threads // shared.lanes) ** SPEEDUP
             if shared.by_items:
                 return (1 + SUMS) * replicates / shared.lanes / each
@@ -82,9 +84,9 @@ class Lanes:
         return min(
             (
                 ALONE,
-                *(Shared(lanes) for lanes in worth if lanes <= min(replicates, at_once)),
+                *(LaneShare(lanes) for lanes in worth if lanes <= min(replicates, at_once)),
                 *(
-                    Shared(lanes, by_items=True)
+                    LaneShare(lanes, by_items=True)
                     for lanes in worth
                     if items % lanes == 0 and scalars <= MOST_ADDED
                 ),

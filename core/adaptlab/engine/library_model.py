@@ -24,7 +24,7 @@ from adaptlab.engine.attachments import Attachments
 from adaptlab.engine.key_cache import Begun, KeyCache, Read, cached
 from adaptlab.engine.lanes import MOST_LANES
 from adaptlab.engine.library_comparison import library_config, library_module
-from adaptlab.engine.library_pass import Pass
+from adaptlab.engine.library_pass import LibraryPass
 from adaptlab.engine.library_positions import Positions
 from adaptlab.engine.plugins import PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -56,7 +56,7 @@ class LibraryModel:
         self.family, self._shape = family, family.shape()
         self._module, self._image = _built(family), family.image()
         self._device = torch.device("cpu")
-        self._pass: Pass | None = None
+        self._pass: LibraryPass | None = None
         self._embedding: nn.Module = self._module.get_input_embeddings()
         self._normed = frozenset(self._bind(self._checked()))
         if self._image is not None:
@@ -114,7 +114,7 @@ class LibraryModel:
             self._module.to(device)  # what is not trained: frequencies and numbers of positions
             self._device = device
         positions = Positions.of(attached, self.family)
-        at = Pass(
+        at = LibraryPass(
             weights=attached.adapted(weights),
             attached=attached,
             recorder=recorder,
@@ -135,7 +135,7 @@ class LibraryModel:
             )
         return logits
 
-    def _passed(self, at: Pass, compute: Callable[[], Tensor]) -> Tensor:
+    def _passed(self, at: LibraryPass, compute: Callable[[], Tensor]) -> Tensor:
         self._pass = at
         try:
             with _precision(at):
@@ -174,7 +174,7 @@ class LibraryModel:
         def after(following: Int[Tensor, "R C"]) -> Float[Tensor, "R C V"]:
             flat = following.reshape(-1, 1)
             one = torch.ones_like(flat)
-            at = Pass(
+            at = LibraryPass(
                 weights=adapted,
                 attached=without,
                 recorder=None,
@@ -209,7 +209,7 @@ class LibraryModel:
         last = Positions.of(attached, self.family).before + room
         return all(library_rotary.is_same_until(module, last) for module in self._module.modules())
 
-    def _output(self, tokens: Int[Tensor, "N T"], at: Pass) -> Float[Tensor, "R B Q V"]:
+    def _output(self, tokens: Int[Tensor, "N T"], at: LibraryPass) -> Float[Tensor, "R B Q V"]:
         """Return the model's output, or that of a head on its states."""
         is_encoder = self.family.is_encoder
         if self._image is not None:
@@ -237,7 +237,7 @@ class LibraryModel:
             options["logits_to_keep"] = at.kept
         return self._module(**options).logits.unflatten(0, (at.replicates, -1))
 
-    def _after_learned(self, tokens: Int[Tensor, "N T"], at: Pass) -> dict[str, Any]:
+    def _after_learned(self, tokens: Int[Tensor, "N T"], at: LibraryPass) -> dict[str, Any]:
         """Return the options of a pass with learned positions before the content."""
         length = tokens.shape[1]
         place = at.positions.absolute if self._has_table else at.positions.rotary
@@ -248,7 +248,9 @@ class LibraryModel:
             "attention_mask": tokens.new_ones(len(tokens), at.virtual + length),
         }
 
-    def _behind_learned(self, content: Float[Tensor, "N T C"], at: Pass) -> Float[Tensor, "N T2 C"]:
+    def _behind_learned(
+        self, content: Float[Tensor, "N T C"], at: LibraryPass
+    ) -> Float[Tensor, "N T2 C"]:
         """Return learned positions with the content behind them."""
         samples = len(content) // at.replicates
 
@@ -341,7 +343,7 @@ class LibraryModel:
             module.forward = partial(self._mlp, f"blocks.{layer}.mlp", module.forward)
 
     @property
-    def _at(self) -> Pass:
+    def _at(self) -> LibraryPass:
         assert self._pass is not None, "called outside a pass"
         return self._pass
 
@@ -450,7 +452,7 @@ def _has_plain_softmax(options: Mapping[str, Any]) -> bool:
 
 
 def _with_learned_keys(
-    at: Pass, layer: int, keys: Tensor, values: Tensor, mask: Tensor
+    at: LibraryPass, layer: int, keys: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return keys, values and mask with learned keys, and report them."""
     learned = at.attached.keys_values.get(f"blocks.{layer}.attn.kv")
@@ -479,7 +481,7 @@ def _read_on(
 
 
 def _read(
-    at: Pass, keys: Float[Tensor, "N K T D"], values: Float[Tensor, "N K T D"], mask: Tensor
+    at: LibraryPass, keys: Float[Tensor, "N K T D"], values: Float[Tensor, "N K T D"], mask: Tensor
 ) -> Read:
     """Return what an attention has read, learned positions first."""
     learned = keys.shape[2] - at.length
@@ -503,7 +505,7 @@ def _lengths(
     return grouped.lifted(last, replicates).flatten()
 
 
-def _precision(at: Pass) -> AbstractContextManager[object]:
+def _precision(at: LibraryPass) -> AbstractContextManager[object]:
     """Return the context in which the library keeps a pass's precision."""
     is_double = any(tensor.dtype == torch.float64 for tensor in at.weights.values())
     return Float64() if is_double else nullcontext()

@@ -25,7 +25,7 @@ FIRST_PARTS = ("q", "qkv", "up", "gate")
 
 
 @dataclass
-class Pass:
+class LibraryPass:
     """A forward pass of R `replicates` over content of `length` positions.
 
     `kept` are the positions, learned ones among them, whose logits are computed. `normed` are the

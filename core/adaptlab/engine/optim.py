@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from adaptlab.engine.allocate import Gradient, Trainables
-from adaptlab.engine.fused_adamw import Constants, Moved, fused_step, has_kernel
+from adaptlab.engine.fused_adamw import Constants, StepTensors, fused_step, has_kernel
 from adaptlab.engine.tensors import Float, Int
 
 BETAS = (0.9, 0.95)
@@ -94,7 +94,7 @@ class AdamW:
         else:
             self._move_all(whole, shares, rows)
 
-    def _moved(self, rows: slice) -> Moved:
+    def _moved(self, rows: slice) -> StepTensors:
         """Return some rows of what a step moves."""
         flat, mean, square, rates, decays = (
             each[rows]
@@ -102,7 +102,7 @@ class AdamW:
                 self.trainables.flat, self._mean, self._square, self._rates, self.weight_decays
             )
         )  # fmt: skip
-        return Moved(flat, mean, square, self.trainables.decays, rates, decays)
+        return StepTensors(flat, mean, square, self.trainables.decays, rates, decays)
 
     def _constants(self) -> Constants:
         return Constants(self.gradient_clip, BETAS, self._corrections(), EPSILON)

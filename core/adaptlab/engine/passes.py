@@ -52,7 +52,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Pass:
+class ReplicatePass:
     """A cut with the model and trainables of its rows."""
 
     cut: Cut
@@ -72,7 +72,7 @@ class Pass:
             low.flat.copy_(self.trainables.flat)  # all tensors at once
         return mean_losses(model, own, self.cut.replicates, at)
 
-    def recomputing(self) -> "Pass":
+    def recomputing(self) -> "ReplicatePass":
         """Return the same pass, in which blocks are computed again."""
         return replace(self, model=replace(self.model, recomputes=True))
 
@@ -246,7 +246,7 @@ def passes(
     lanes: int = 1,
     *,
     recomputes: bool = False,
-) -> list[list[Pass]]:
+) -> list[list[ReplicatePass]]:
     """Return the passes over `flat`, the rows of arranged replicates, by lane.
 
     `base` holds the frozen tensors [G, ...] of all seeds of the plan. All lanes together compute at
@@ -255,7 +255,7 @@ def passes(
     """
     seeds, pool = seeds_of(live, plan.trials), GraphPool()
 
-    def made(cut: Cut) -> Pass:
+    def made(cut: Cut) -> ReplicatePass:
         part = replace(_pass(plan, base, seeds, flat, decays, cut), pool=pool)
         return part.recomputing() if recomputes else part
 
@@ -269,7 +269,7 @@ def _pass(
     flat: Tensor,
     decays: Tensor,
     cut: Cut,
-) -> Pass:
+) -> ReplicatePass:
     own = seeds[cut.seeds]
     rows = flat[cut.rows]
     trained = leaves(rows, plan.trained_shapes)
@@ -278,7 +278,7 @@ def _pass(
     before = None if context is None else context.rows([s for s in own for _ in range(share)])
     model = Model(plan, {name: of_seeds(t, own) for name, t in base.items()}, trained, before)
     repeated = plan.seeds[own].repeat_interleave(share)
-    return Pass(cut, model, Trainables(rows, decays, trained), repeated)
+    return ReplicatePass(cut, model, Trainables(rows, decays, trained), repeated)
 
 
 def of_seeds(tensor: Shaped[Tensor, "G *N"], seeds: Sequence[int]) -> Shaped[Tensor, "G2 *N"]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adaptlab.engine.evaluate import Judged, judged
 from adaptlab.engine.measuring import statistics_of
-from adaptlab.engine.passes import Pass
+from adaptlab.engine.passes import ReplicatePass
 from adaptlab.engine.plan import Plan
 from adaptlab.engine.tensors import Float
 from adaptlab.plugins.metric import Metric, metric_named
@@ -50,7 +50,7 @@ class Standings:
         return len(values) - len(finite), sum(finite) / len(replicates)
 
 
-def validation(plan: Plan, one: Pass, samples: int) -> Float[Tensor, "R 3"]:
+def validation(plan: Plan, one: ReplicatePass, samples: int) -> Float[Tensor, "R 3"]:
     """Return loss, accuracy and the stopping metric of a pass's replicates.
 
     The last column is 0 if early stopping follows the loss.
@@ -67,7 +67,7 @@ def validation(plan: Plan, one: Pass, samples: int) -> Float[Tensor, "R 3"]:
     return torch.stack((found.loss, accuracy, column), 1)
 
 
-def measured_standings(plan: Plan, one: Pass) -> Float[Tensor, "R 2"]:
+def measured_standings(plan: Plan, one: ReplicatePass) -> Float[Tensor, "R 2"]:
     """Return accuracy and the task's other metric of a pass's replicates.
 
     Without another metric, the second column equals the first.

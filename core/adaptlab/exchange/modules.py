@@ -10,7 +10,7 @@ from adaptlab.weights.library_tensors import HEAD
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SitePart:
     """A linear site in a module: its outputs begin at `start` of the module's."""
 
     site: Site
@@ -31,7 +31,7 @@ class Module:
 
     name: str
     transposed: bool
-    parts: tuple[Part, ...]
+    parts: tuple[SitePart, ...]
 
     @property
     def outputs(self) -> int:
@@ -39,7 +39,7 @@ class Module:
         return sum(part.site.outputs for part in self.parts)
 
 
-class PublishedModel:
+class ConfiguredModel:
     """A configured published model with its linear modules.
 
     With `classes`, it has a head for as many in place of its own.
@@ -63,12 +63,12 @@ class PublishedModel:
     @cached_property
     def modules(self) -> Mapping[str, Module]:
         """The linear modules by name, in forward order."""
-        parts: dict[str, list[Part]] = {}
+        parts: dict[str, list[SitePart]] = {}
         transposed: set[str] = set()
         for site in self.shape.linear_sites:
             weight = f"{site.name}.weight"
             place, module = self.places[weight], self.module_of(weight)
-            parts.setdefault(module, []).append(Part(site, place.start))
+            parts.setdefault(module, []).append(SitePart(site, place.start))
             if place.transposed:
                 transposed.add(module)
         return {

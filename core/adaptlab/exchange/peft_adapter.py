@@ -9,12 +9,14 @@ from adaptlab.errors import BadAdapter
 from adaptlab.exchange.adapter_folder import AdapterFolder
 from adaptlab.exchange.peft_folder import published_model
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
-from adaptlab.exchange.plugins import PEFT_TYPES, Adapter, BaseTensors
+from adaptlab.exchange.plugins import PEFT_TYPES, AttachedAdapter, BaseTensors
 from adaptlab.plugins.family import Family
 from adaptlab.wording import value_excerpt
 
 
-def imported_adapter(family: Family, folder: AdapterFolder, base_tensors: BaseTensors) -> Adapter:
+def imported_adapter(
+    family: Family, folder: AdapterFolder, base_tensors: BaseTensors
+) -> AttachedAdapter:
     """Return the method and the tensors of an adapter.
 
     The adapter is one of a base model of `family`. `base_tensors` is called for the few tensors of

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from adaptlab.errors import BadCheckpoint, NoPeftForm
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_heads import check_head, readme, with_head
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers
@@ -69,7 +69,7 @@ def peft_folder(
     }
 
 
-def published_model(family: Family, classes: int | None = None) -> PublishedModel:
+def published_model(family: Family, classes: int | None = None) -> ConfiguredModel:
     """Return a base model with the modules that PEFT adapts.
 
     Raises:
@@ -85,7 +85,7 @@ def published_model(family: Family, classes: int | None = None) -> PublishedMode
             "PEFT has no task type for models that fill masks in, so their adapters cannot be "
             "exported or imported. Adapt a causal model, or download the checkpoint as it is."
         )
-    return PublishedModel(family, classes)
+    return ConfiguredModel(family, classes)
 
 
 def _published_families() -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def _published_families() -> tuple[str, ...]:
     return tuple(name for name in names if issubclass(FAMILIES.get(name), PublishedFamily))
 
 
-def _tensors(content: bytes, method: Method, model: PublishedModel) -> dict[str, Numbers]:
+def _tensors(content: bytes, method: Method, model: ConfiguredModel) -> dict[str, Numbers]:
     """Return the stored tensors, which must be exactly those of the method."""
     from safetensors import SafetensorError  # which the API needs only here, as numpy
     from safetensors.numpy import load

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PeftMembers
 from adaptlab.exchange.peft_tensors import LONGEST_NAME, check_shape
 from adaptlab.exchange.plugins import BaseTensors, Numbers, PeftForm
@@ -16,7 +16,7 @@ from adaptlab.weights.library_tensors import POSITIONS
 from adaptlab.wording import shortened
 
 
-def moved_positions(model: PublishedModel, length: int, base: BaseTensors) -> PeftForm:
+def moved_positions(model: ConfiguredModel, length: int, base: BaseTensors) -> PeftForm:
     """Return the members and tensors that keep the content's position vectors.
 
     Here content has the positions 0, 1, …, and learned positions have no position vector. PEFT
@@ -57,7 +57,7 @@ class PromptMembers(PeftMembers):
 
 def learned_rows(
     members: PromptMembers,
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
     width: int,
@@ -104,7 +104,7 @@ _SAVED = (
 )
 
 
-def _other_positions(model: PublishedModel) -> str:
+def _other_positions(model: ConfiguredModel) -> str:
     module = model.module_of(POSITIONS)
     return (
         f"In PEFT, the adapter gives content other position vectors of {module} than in adaptlab, "

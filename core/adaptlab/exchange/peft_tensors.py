@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import Module, PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel, Module
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.peft_targets import Targets
 from adaptlab.exchange.plugins import Numbers
@@ -38,7 +38,7 @@ class AdaptedModule:
 
 
 def adapted_modules(
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     kinds: Collection[str],
     targets: "Targets",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.registry import Registry
 
@@ -33,7 +33,7 @@ class PeftForm:
 
 
 # `Any`, because each form takes its method's class, narrower than Method.
-ToPeft = Callable[[Any, PublishedModel, Mapping[str, Numbers], BaseTensors], PeftForm]
+ToPeft = Callable[[Any, ConfiguredModel, Mapping[str, Numbers], BaseTensors], PeftForm]
 """From a method, its base model and the stored tensors of one replicate to PEFT's form.
 
 It may raise `NoPeftForm` for some settings of the method.
@@ -44,7 +44,7 @@ PEFT_FORMS: Registry[ToPeft] = Registry("PEFT form", "adaptlab.exchange.peft_met
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
+class AttachedAdapter:
     """An adapter as the engine attaches it.
 
     It has a method and the tensors of one replicate.
@@ -55,7 +55,7 @@ class Adapter:
 
 
 FromPeft = Callable[
-    [Mapping[str, object], PublishedModel, Mapping[str, Numbers], BaseTensors], Adapter
+    [Mapping[str, object], ConfiguredModel, Mapping[str, Numbers], BaseTensors], AttachedAdapter
 ]
 """From the members of `adapter_config.json`, the base model and the stored tensors to ours.
 

@@ -38,7 +38,7 @@ from adaptlab.weights.library_tensors import (
     EncoderDimensions,
     FillingDimensions,
     ImageDimensions,
-    Place,
+    TensorPlace,
     check_size,
     collapsed,
     placed,
@@ -325,7 +325,7 @@ class Transformers(PublishedFamily):
         """Return the members of the configuration that decide shapes."""
         return _dimensions(self.architecture, self.config)
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TensorPlace, ...]:
         """Return every tensor once.
 
         Those of blocks have `*` for the block's number.
@@ -357,7 +357,7 @@ class Transformers(PublishedFamily):
         reached = min(dimensions.experts_per_token or 1, dimensions.experts)
         return 2 * (sum(routers) + every * reached // dimensions.experts)
 
-    def _tensor(self, place: Place) -> TensorShape:
+    def _tensor(self, place: TensorPlace) -> TensorShape:
         is_centred = self.architecture in CENTRED_AT_ZERO
         start = {
             "weight": Initialiser("normal", SPREAD),
@@ -395,11 +395,11 @@ def _experts(count: int) -> Iterator[str]:
         yield from (f"{EXPERTS}.{expert}.{part}" for part in ("gate", "up", "down"))
 
 
-def _in_block(places: Iterable[Place], layer: int) -> list[Place]:
+def _in_block(places: Iterable[TensorPlace], layer: int) -> list[TensorPlace]:
     """Return the places of one block, with its number, in forward order."""
     order = (*BEFORE_ATTENTION, *ATTENTION_PARTS, *MLP_PARTS)
 
-    def rank(place: Place) -> int:
+    def rank(place: TensorPlace) -> int:
         return next((i for i, part in enumerate(order) if f".{part}." in place.name), len(order))
 
     return [
@@ -409,7 +409,9 @@ def _in_block(places: Iterable[Place], layer: int) -> list[Place]:
     ]
 
 
-def _block_sites(block: Iterable[Place], layer: int, dimensions: Dimensions) -> Iterator[Site]:
+def _block_sites(
+    block: Iterable[TensorPlace], layer: int, dimensions: Dimensions
+) -> Iterator[Site]:
     """Yield the sites of a block; those of attention come first."""
     name, width, mixed = f"blocks.{layer}", dimensions.width, dimensions.query_width
     matrices = [place for place in block if place.role == "weight"]

@@ -13,7 +13,7 @@ from adaptlab.measurements.report_bounds import (
     number,
     of_words,
 )
-from adaptlab.measurements.results import AttentionMap, AttentionSummary
+from adaptlab.measurements.results import AttentionPatterns, AttentionSummary
 
 AXES = ("sample", "layer", "head", "query", "key")
 NPY = b"\x93NUMPY\x01\x00"
@@ -72,7 +72,7 @@ class ExpectedMaps:
     are_texts: bool = False
     choices: int = 0
 
-    def problems(self, at: str, reported: AttentionMap) -> Iterator[Problem]:
+    def problems(self, at: str, reported: AttentionPatterns) -> Iterator[Problem]:
         """Yield the problems of one map, with pointers below `at`."""
         if reported.source == "adapted" and not self.is_adapted:
             detail = "The job adapts no model, so there is no adapted attention. Report `base`."
@@ -96,7 +96,7 @@ class ExpectedMaps:
         yield from self._tokens(f"{at}/predictions", reported.predictions, told, highest)
         yield from self._heads(f"{at}/summaries", reported.summaries)
 
-    def _content(self, reported: AttentionMap) -> int:
+    def _content(self, reported: AttentionPatterns) -> int:
         """Return the content positions of a map, which are reported for texts."""
         if not self.are_texts or len(reported.shape) != len(AXES):
             return self.content
@@ -120,7 +120,7 @@ class ExpectedMaps:
                     yield from count(f"{at}/{place}", token, 0, highest)
                     break
 
-    def _texts(self, at: str, reported: AttentionMap) -> Iterator[Problem]:
+    def _texts(self, at: str, reported: AttentionPatterns) -> Iterator[Problem]:
         """Yield the problems of the words of texts."""
         yield from equal(f"{at}/texts", len(reported.texts), self.samples, "number of samples")
         starts = [shown.target_start for shown in reported.texts]

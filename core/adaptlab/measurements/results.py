@@ -306,7 +306,7 @@ class SampleText(Value):
     predicted: tuple[str, ...]
 
 
-class AttentionMap(Value):
+class AttentionPatterns(Value):
     """The attention patterns of one replicate on the recorded samples.
 
     The array is float16 of shape [sample, layer, head, query, key]. The first `learned_positions`
@@ -447,7 +447,7 @@ class AttentionCaptured(Value):
     """Attention patterns in the `.npy` file `path` of the scratch folder."""
 
     event: Literal["attention"] = "attention"
-    attention: AttentionMap
+    attention: AttentionPatterns
     path: Path
 
 

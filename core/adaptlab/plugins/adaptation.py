@@ -12,7 +12,8 @@ class Adaptation(Value):
     `base_replicates` has, for each of `seeds`, the replicate of the base that it starts from.
     """
 
-    # As JSON; `adaptlab.plugins.theory_check.Measured` is the same with plug-ins as values.
+    # As JSON; `adaptlab.plugins.theory_check.MeasuredAdaptation` is the same with plug-ins as
+    # values.
 
     job: UUID
     digest: str

@@ -27,7 +27,7 @@ LONGEST_ITEM = 8192
 """Limit in tokens of a prompt with its answer."""
 
 
-class Cut(Value):
+class PromptCut(Value):
     """The field that is shortened if a prompt is too long.
 
     `keep` is the part of its value that stays. By default the field is the first of the prompt.
@@ -48,7 +48,7 @@ class TokenLimits(Value):
     longest: Annotated[int, Field(ge=4, le=LONGEST_ITEM)] = 256
     answer: Annotated[int, Field(ge=1, le=512)] | None = None
     if_longer: Literal["refuse", "cut"] = "refuse"
-    cut: Cut = Cut()
+    cut: PromptCut = PromptCut()
 
 
 class TextTask(RecordsTask, ABC):

@@ -14,7 +14,7 @@ from adaptlab.text.source import TextSource
 from adaptlab.values import PluginName, Value
 
 
-class Measured(Value):
+class MeasuredAdaptation(Value):
     """An adaptation to measure.
 
     `digest` is the digest of the job's spec, and `method` the part of the method that is stored.
@@ -30,7 +30,7 @@ class Measured(Value):
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
 
-    def of_first(self, replicates: int) -> "Measured":
+    def of_first(self, replicates: int) -> "MeasuredAdaptation":
         """Return the adaptation with at most this number of seeds."""
         return self.model_copy(
             update={
@@ -81,7 +81,7 @@ class TheoryCheck(Value):
         return ()
 
     def adaptation_problems(
-        self, base: Family, measured: tuple[Measured, ...]
+        self, base: Family, measured: tuple[MeasuredAdaptation, ...]
     ) -> tuple[Problem, ...]:
         """Return the reasons against measuring these adaptations.
 
@@ -107,7 +107,7 @@ def no_attention(base: Family) -> tuple[Problem, ...]:
     return (Problem("/base_model", "no_attention_to_check", detail),)
 
 
-def no_prefixes(measured: Iterable[Measured]) -> tuple[Problem, ...]:
+def no_prefixes(measured: Iterable[MeasuredAdaptation]) -> tuple[Problem, ...]:
     """Return the problems of methods that are more than a prefix, or none."""
     return tuple(
         Problem(

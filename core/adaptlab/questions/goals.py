@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from adaptlab.questions.statements import Evidence, Standing
+from adaptlab.questions.statements import QuestionEvidence, Standing
 from adaptlab.studies.question import ALONE, WithinMarginOf
 from adaptlab.studies.study import QuestionSpec
 
@@ -61,7 +61,7 @@ class Goals:
 
 
 def goals_of(
-    question: QuestionSpec, evidence: Evidence, labels: Sequence[str], chance: float
+    question: QuestionSpec, evidence: QuestionEvidence, labels: Sequence[str], chance: float
 ) -> Goals:
     """Return the goals among methods that have scores."""
     if question.decide == "best":
@@ -90,7 +90,7 @@ def reference_of(question: QuestionSpec) -> str | None:
     return ALONE if question.decide == "works" else None
 
 
-def _best(evidence: Evidence, labels: Sequence[str], margin: float) -> Goals:
+def _best(evidence: QuestionEvidence, labels: Sequence[str], margin: float) -> Goals:
     out: dict[str, Standing] = {}
     by_mean = sorted(labels, key=evidence.mean, reverse=True)
     for label in labels:
@@ -117,12 +117,12 @@ def _among(goals: tuple[Goal, ...]) -> Goals:
     return Goals(goals, tuple(left), {})
 
 
-def _either(evidence: Evidence, leader: str, other: str, margin: float) -> list[Standing]:
+def _either(evidence: QuestionEvidence, leader: str, other: str, margin: float) -> list[Standing]:
     ways = [evidence.exceeds(leader, other), evidence.exceeds(other, leader)]
     return [*ways, evidence.exceeds(leader, other, -margin)] if margin else ways
 
 
-def _order(evidence: Evidence, first: str, second: str, margin: float) -> Goal:
+def _order(evidence: QuestionEvidence, first: str, second: str, margin: float) -> Goal:
     ways: list[tuple[Standing, ...]] = [
         (evidence.exceeds(first, second),),
         (evidence.exceeds(second, first),),
@@ -133,12 +133,12 @@ def _order(evidence: Evidence, first: str, second: str, margin: float) -> Goal:
     return Goal((first, second), tuple(ways))
 
 
-def _within(evidence: Evidence, one: str, reference: str, margin: float) -> Goal:
+def _within(evidence: QuestionEvidence, one: str, reference: str, margin: float) -> Goal:
     within = evidence.exceeds(one, reference, -margin)
     return Goal((one, reference), ((within,), (evidence.exceeds(reference, one, margin),)))
 
 
-def _works(evidence: Evidence, one: str, margin: float, chance: float) -> Goal:
+def _works(evidence: QuestionEvidence, one: str, margin: float, chance: float) -> Goal:
     works = (evidence.exceeds(one, ALONE, margin), evidence.above(one, chance + margin))
     no_gain = evidence.exceeds(ALONE, one, -margin)
     return Goal((one, ALONE), (works, (no_gain,), (evidence.below(one, chance + margin),)))

@@ -29,7 +29,7 @@ class TriedRate(Value):
     lowest: float | None = None
 
 
-class Pass(Value):
+class TrainingPass(Value):
     """One training of a method: a sweep, or seeds at the chosen rate.
 
     `wider` sweeps rates around an edge. Only `evidence` is scored on test items that count.
@@ -59,7 +59,7 @@ class MethodState(Value):
     role: Role
     rates: tuple[float, ...]
     steps: Annotated[int, Field(ge=0)]
-    passes: tuple[Pass, ...]
+    passes: tuple[TrainingPass, ...]
     scores: Scores | None
 
     @property
@@ -68,12 +68,12 @@ class MethodState(Value):
         kept = [one for one in self.passes if one.state != "dropped"]
         return bool(kept) and kept[-1].state == "failed"
 
-    def under_way(self) -> tuple[Pass, ...]:
+    def under_way(self) -> tuple[TrainingPass, ...]:
         """Return the passes that have not ended."""
         return tuple(one for one in self.passes if one.state == "open")
 
 
-class Place(Value):
+class ComparisonPlace(Value):
     """Where methods are compared: one task at one budget on one base model."""
 
     base_model: str
@@ -84,6 +84,6 @@ class Place(Value):
 class TableState(Value):
     """The methods of one place. `chance` is the accuracy of guessing."""
 
-    place: Place
+    place: ComparisonPlace
     methods: tuple[MethodState, ...]
     chance: float = 0.0

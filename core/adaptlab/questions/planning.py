@@ -12,9 +12,15 @@ from typing import Literal
 from adaptlab.figures import counted, listed
 from adaptlab.questions.goals import Goal, Goals, goals_of
 from adaptlab.questions.lengths import length_of
-from adaptlab.questions.passes import MethodState, Pass, PassKind, Place, TableState
+from adaptlab.questions.passes import (
+    ComparisonPlace,
+    MethodState,
+    PassKind,
+    TableState,
+    TrainingPass,
+)
 from adaptlab.questions.rates import FIRST_EVIDENCE_SEED, SWEEP_SEEDS, Tuned, Untuned, tuning
-from adaptlab.questions.statements import Evidence, Rule, Standing, rule_of
+from adaptlab.questions.statements import QuestionEvidence, Rule, Standing, rule_of
 from adaptlab.questions.wording import ending_sentence, goal_text, table_sentence
 from adaptlab.statistics.anytime import least_seeds
 from adaptlab.statistics.scores import guessing_accuracy
@@ -34,7 +40,7 @@ MethodStage = Literal["tuning", "compared", "settled", "out", "failed"]
 class NextPass(Value):
     """A pass to be run, and why."""
 
-    place: Place
+    place: ComparisonPlace
     method: str
     kind: PassKind
     seeds: tuple[int, ...]
@@ -84,7 +90,7 @@ class TableStanding(Value):
     Methods are trained for `times_longer` times the steps of the study.
     """
 
-    place: Place
+    place: ComparisonPlace
     threshold: float
     answered: bool
     methods: tuple[MethodStanding, ...]
@@ -94,7 +100,7 @@ class TableStanding(Value):
     times_longer: int = 1
 
 
-class Look(Value):
+class StudyKnowledge(Value):
     """What a study knows after some passes, and what it does next.
 
     `unneeded` are the numbers of passes that have not ended and whose results cannot matter. With
@@ -111,7 +117,9 @@ class Look(Value):
     sentence: str
 
 
-def look(question: QuestionSpec, tables: Sequence[TableState], hours: float = 0.0) -> Look:
+def look(
+    question: QuestionSpec, tables: Sequence[TableState], hours: float = 0.0
+) -> StudyKnowledge:
     """Return what is known and what to do next.
 
     `hours` is the time since the study began. Passes that are open are waited for.
@@ -131,7 +139,7 @@ def look(question: QuestionSpec, tables: Sequence[TableState], hours: float = 0.
     standings = tuple(view.standing() for view in views)
     spent = sum(one.replicate_steps for table in tables for one in _passes(table) if _ran(one))
     fixed = sum(view.fixed_cost() for view in views)
-    return Look(
+    return StudyKnowledge(
         tables=standings,
         passes=tuple(passes),
         unneeded=tuple(number for view in views for number in view.unneeded(ending)),
@@ -181,7 +189,9 @@ class _Table:
             for label in self.able
             if self.methods[label].state.scores is not None
         }
-        self.evidence = Evidence({k: v for k, v in scores.items() if v is not None}, self.rule)
+        self.evidence = QuestionEvidence(
+            {k: v for k, v in scores.items() if v is not None}, self.rule
+        )
         scored = [label for label in self.able if label in scores]
         majorities = (one.majority for one in self.evidence.scores.values())
         chance = guessing_accuracy(table.chance, majorities)
@@ -286,7 +296,7 @@ class _Table:
             times_longer=self.length.times,
         )
 
-    def needed_open(self) -> tuple[Pass, ...]:
+    def needed_open(self) -> tuple[TrainingPass, ...]:
         """Return the passes that have not ended and may matter."""
         return tuple(
             one
@@ -434,10 +444,10 @@ def limits_text(limits: QuestionLimits) -> str:
     return listed(parts)
 
 
-def _passes(table: TableState) -> Iterator[Pass]:
+def _passes(table: TableState) -> Iterator[TrainingPass]:
     for method in table.methods:
         yield from method.passes
 
 
-def _ran(one: Pass) -> bool:
+def _ran(one: TrainingPass) -> bool:
     return one.state in ("done", "failed")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adaptlab.questions.passes import MethodState, Pass, PassKind, TriedRate
+from adaptlab.questions.passes import MethodState, PassKind, TrainingPass, TriedRate
 
 SWEEP_SEEDS = (0, 1)
 """The seeds of sweeps. None of them is evidence: a rate was chosen because they did well at it."""
@@ -82,7 +82,7 @@ def coarse(grid: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(grid[round(index * last / (count - 1))] for index in range(count))
 
 
-def tried_rates(done: list[Pass]) -> tuple[TriedRate, ...]:
+def tried_rates(done: list[TrainingPass]) -> tuple[TriedRate, ...]:
     """Return the rates of all sweeps, ascending, with their latest results."""
     by_rate = {one.learning_rate: one for sweep in done for one in sweep.tried}
     return tuple(by_rate[rate] for rate in sorted(by_rate))

@@ -23,7 +23,7 @@ LogEvidence = Callable[[float], float]
 """The log evidence if there were as many times the seeds, all scoring as those that were run."""
 
 
-class Statement(Value):
+class SeedStatement(Value):
     """A claim about typical seeds, on all items.
 
     A seed of `first` exceeds one of `second` by more than `by` more often than not, or a typical
@@ -44,7 +44,7 @@ class Standing(Value):
     `MOST_PROJECTED`.
     """
 
-    statement: Statement
+    statement: SeedStatement
     evidence: Annotated[float, Field(ge=0)]
     threshold: float
     seeds: int
@@ -85,7 +85,7 @@ def rule_of(question: QuestionSpec, methods: int, tables: int) -> Rule:
     return Rule(threshold=1 / ((1 - OF_ITEMS) * error), item_tail=OF_ITEMS * error)
 
 
-class Evidence:
+class QuestionEvidence:
     """The evidence on the methods of one table, computed when it is asked for.
 
     Args:
@@ -110,22 +110,22 @@ class Evidence:
     def exceeds(self, first: str, second: str, by: float = 0.0) -> Standing:
         """Return the standing of: `first` exceeds `second` by more than `by`."""
         pair = self._order(first, second)
-        statement = Statement(kind="exceeds", first=first, second=second, by=by)
+        statement = SeedStatement(kind="exceeds", first=first, second=second, by=by)
         return self._standing(statement, pair.seeds, lambda times: pair.evidence(by, times))
 
     def above(self, label: str, score: float) -> Standing:
         """Return the standing of: the method scores above `score`."""
         one = self._level(label)
-        statement = Statement(kind="above", first=label, by=score)
+        statement = SeedStatement(kind="above", first=label, by=score)
         return self._standing(statement, one.seeds, lambda times: one.above(score, times))
 
     def below(self, label: str, score: float) -> Standing:
         """Return the standing of: the method scores below `score`."""
         one = self._level(label)
-        statement = Statement(kind="below", first=label, by=score)
+        statement = SeedStatement(kind="below", first=label, by=score)
         return self._standing(statement, one.seeds, lambda times: one.below(score, times))
 
-    def _standing(self, statement: Statement, seeds: int, log: LogEvidence) -> Standing:
+    def _standing(self, statement: SeedStatement, seeds: int, log: LogEvidence) -> Standing:
         target, now = math.log(self.rule.threshold), log(1.0)
         return Standing(
             statement=statement,

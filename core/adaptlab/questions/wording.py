@@ -6,8 +6,8 @@ from itertools import pairwise
 from adaptlab.comparisons.row_names import method_in_sentence, starting
 from adaptlab.figures import counted, listed, percent
 from adaptlab.questions.goals import Goal, Goals, reference_of
-from adaptlab.questions.passes import Place
-from adaptlab.questions.statements import Standing, Statement
+from adaptlab.questions.passes import ComparisonPlace
+from adaptlab.questions.statements import SeedStatement, Standing
 from adaptlab.studies.question import WithinMarginOf
 from adaptlab.studies.study import QuestionSpec
 
@@ -34,7 +34,7 @@ def margin_text(margin: float) -> str:
     return f"{points} {'point' if points == '1' else 'points'}"
 
 
-def statement_text(statement: Statement) -> str:
+def statement_text(statement: SeedStatement) -> str:
     """Return a statement as a clause: "LoRA scores more than prefix tuning"."""
     first, by = method_in_sentence(statement.first), statement.by
     if statement.kind != "exceeds":
@@ -114,7 +114,7 @@ def spent_text(replicate_steps: int, passes: int, fixed: int) -> str:
     return f"{replicate_steps:,} replicate-steps in {passes} passes{share}."
 
 
-def ending_sentence(tables: Sequence[tuple[Place, str]]) -> str:
+def ending_sentence(tables: Sequence[tuple[ComparisonPlace, str]]) -> str:
     """Return the answers of all places, named if there are several."""
     if len(tables) == 1:
         return tables[0][1]

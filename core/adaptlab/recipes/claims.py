@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
-    Claim,
     ClaimRole,
+    PaperClaim,
     PlainTest,
     Preset,
     ScoreAbove,
@@ -27,12 +27,12 @@ def claim(
     controls: Sequence[PlainTest] = (),
     on_texts: Sequence[PlainTest] | None = None,
     presets: Sequence[Preset] | None = None,
-) -> Claim:
+) -> PaperClaim:
     """Return a claim with one wording, that of a version of the paper.
 
     `on_texts` are its premises in the preset `text`, if they are others.
     """
-    return Claim(
+    return PaperClaim(
         id=name,
         wordings={version: wording(text, *tests)},
         role=role,

@@ -183,7 +183,7 @@ class Wording(Value):
     test: ClaimTest
 
 
-class Claim(Value):
+class PaperClaim(Value):
     """A claim of the paper, or one that we add, by its `role`.
 
     `wordings` has the wording of each version of the paper, oldest first; a version without one

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.reproductions.claim import (
-    Claim,
     EveryTrialAtMost,
+    PaperClaim,
     PlainTest,
     RowSelector,
     ScoreAbove,
@@ -55,7 +55,7 @@ def trained_columns(
     )
 
 
-def missing_controls(claim: Claim, rows: DeclaredRows) -> Iterator[str]:
+def missing_controls(claim: PaperClaim, rows: DeclaredRows) -> Iterator[str]:
     """Yield a sentence for every test of the claim that lacks a control.
 
     - A row that is claimed to fail on the task that it is trained on needs an entry in `controls`:
@@ -85,7 +85,7 @@ def is_failure(test: PlainTest, rows: DeclaredRows) -> bool:
 
 def _missing(
     test: PlainTest,
-    claim: Claim,
+    claim: PaperClaim,
     given: Sequence[PlainTest],
     shown: Sequence[PlainTest],
     rows: DeclaredRows,

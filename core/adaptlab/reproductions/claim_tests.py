@@ -22,10 +22,10 @@ from adaptlab.reproductions.claim import (
 )
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
-    Measured,
     MeasuredCheck,
-    MeasuredRow,
     Missing,
+    RecipeMeasurements,
+    RecipeRow,
     TrialScore,
     because,
     cell_of,
@@ -63,7 +63,7 @@ class Decision(Value):
     evidence: str
 
 
-def decide_test(test: PlainTest, recipe: Recipe, measured: Measured) -> Decision:
+def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
     """Return the finding of one test.
 
     It is `not_measured` if a row that it names has no results.
@@ -85,19 +85,21 @@ def decide_test(test: PlainTest, recipe: Recipe, measured: Measured) -> Decision
 
 def _of_row(
     label: str,
-    rule: Callable[[T, MeasuredRow], Decision],
+    rule: Callable[[T, RecipeRow], Decision],
     test: T,
     recipe: Recipe,
-    measured: Measured,
+    measured: RecipeMeasurements,
 ) -> Decision:
     row = row_of(recipe, measured, label)
     return _not_measured(row.text) if isinstance(row, Missing) else rule(test, row)
 
 
-def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRow], Decision]:
+def _sizes(
+    recipe: Recipe, measured: RecipeMeasurements
+) -> Callable[[NoLarger, RecipeRow], Decision]:
     """Return the rule that compares the sizes of two rows."""
 
-    def rule(test: NoLarger, row: MeasuredRow) -> Decision:
+    def rule(test: NoLarger, row: RecipeRow) -> Decision:
         other = row_of(recipe, measured, test.other)
         if isinstance(other, Missing):
             return _not_measured(other.text)
@@ -113,7 +115,9 @@ def _sizes(recipe: Recipe, measured: Measured) -> Callable[[NoLarger, MeasuredRo
     return rule
 
 
-def _score(test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: Measured) -> Decision:
+def _score(
+    test: ScoreAtMost | ScoreAtLeast, recipe: Recipe, measured: RecipeMeasurements
+) -> Decision:
     cell = cell_of(recipe, measured, test.row, test.column)
     if isinstance(cell, Missing):
         return _not_measured(cell.text)
@@ -166,7 +170,7 @@ def _limit(test: ScoreAtMost | EveryTrialAtMost, floor: float | None) -> _Limit 
     return _Limit(test.value + floor, floor)
 
 
-def _level(*rows: MeasuredRow) -> float:
+def _level(*rows: RecipeRow) -> float:
     """Return the confidence of a test, of which every look has a share.
 
     Seeds that were added after others were seen are a further look (Bonferroni).
@@ -174,7 +178,7 @@ def _level(*rows: MeasuredRow) -> float:
     return 1 - (1 - LEVEL) / max(row.looks for row in rows)
 
 
-def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
+def _trains(row: RecipeRow, recipe: Recipe, label: str, column: str) -> bool:
     """Return True if the column's task is one that the row trained.
 
     A row of a base model does not have the base's tasks, so any column may be one of them.
@@ -182,7 +186,7 @@ def _trains(row: MeasuredRow, recipe: Recipe, label: str, column: str) -> bool:
     return row.task is None or recipe.column(label, column).shows(row.task)
 
 
-def _above(test: ScoreAbove, recipe: Recipe, measured: Measured) -> Decision:
+def _above(test: ScoreAbove, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
     column = test.other_column or test.column
     cells = [
         cell_of(recipe, measured, test.row, test.column),
@@ -222,7 +226,7 @@ def _is_shown(first: Sample, second: Sample, level: float) -> bool:
     return lead(first, second).holds((1 - level) / 2)
 
 
-def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
+def _every_trial(test: EveryTrialAtMost, row: RecipeRow) -> Decision:
     """Decide a test of every trial, which one trial refutes.
 
     The level is divided among all trials to refute it. That all are below is concluded only if
@@ -254,7 +258,7 @@ def _every_trial(test: EveryTrialAtMost, row: MeasuredRow) -> Decision:
     return _found(text, holds=highest <= limit.value, fails=False, doubts=doubts)
 
 
-def _untried(test: EveryTrialAtMost, row: MeasuredRow) -> Iterator[str]:
+def _untried(test: EveryTrialAtMost, row: RecipeRow) -> Iterator[str]:
     """Yield reasons why a row's trials are not all that the claim means."""
     by_seed: dict[int, int] = defaultdict(int)
     for trial in row.trials:
@@ -277,7 +281,7 @@ def _limits(trial: TrialScore, level: float) -> Interval:
     return seed_interval([trial.correct or 0], [trial.total], level)
 
 
-def _deviation(test: DeviationAtMost | DeviationAtLeast, row: MeasuredRow) -> Decision:
+def _deviation(test: DeviationAtMost | DeviationAtLeast, row: RecipeRow) -> Decision:
     """Decide a test of relative attention.
 
     One seed refutes an identity; what is claimed to move has to move in every seed.
@@ -297,7 +301,7 @@ def _deviation(test: DeviationAtMost | DeviationAtLeast, row: MeasuredRow) -> De
     return _found(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
 
 
-def _check(test: CheckHolds, recipe: Recipe, measured: Measured) -> Decision:
+def _check(test: CheckHolds, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
     checks = [one for one in measured.checks if _is_meant(test, recipe, one)]
     reports = [
         report
@@ -401,7 +405,7 @@ def _few(seeds: int) -> Iterator[str]:
         yield f"{counted(seeds, 'seed')} {verb} too few (at least {LEAST_SEEDS} are needed)"
 
 
-def _unmeasured(row: MeasuredRow, seeds: Sequence[int]) -> Iterator[str]:
+def _unmeasured(row: RecipeRow, seeds: Sequence[int]) -> Iterator[str]:
     """Yield a reason if seeds lack a score: they may be those that failed."""
     if missing := set(row.seeds) - set(seeds):
         verb = "is" if len(missing) == 1 else "are"

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from adaptlab.figures import counted
 from adaptlab.reproductions.claim import (
     AllOf,
-    Claim,
     ClaimRole,
     ClaimTest,
     EveryTrialAtMost,
+    PaperClaim,
     PlainTest,
     Preset,
     ScoreAtLeast,
@@ -30,9 +30,9 @@ from adaptlab.reproductions.claim_tests import (
 )
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
-    Measured,
-    MeasuredRow,
     Missing,
+    RecipeMeasurements,
+    RecipeRow,
     row_of,
 )
 
@@ -51,7 +51,7 @@ class ClaimVerdict(Decision):
 
 
 def claim_verdicts(
-    recipe: Recipe, measured: Measured, preset: Preset = "quick"
+    recipe: Recipe, measured: RecipeMeasurements, preset: Preset = "quick"
 ) -> tuple[ClaimVerdict, ...]:
     """Return a verdict for every claim of a preset, in each wording.
 
@@ -66,12 +66,12 @@ def claim_verdicts(
 
 
 def _verdict(
-    claim: Claim,
+    claim: PaperClaim,
     name: VersionName,
     wording: Wording,
     premises: Sequence[PlainTest],
     recipe: Recipe,
-    measured: Measured,
+    measured: RecipeMeasurements,
 ) -> ClaimVerdict:
     """Return the finding of a wording, undecided without its premises."""
     tests = plain_tests(wording.test)
@@ -101,7 +101,7 @@ def _gated(decision: Decision, unmet: Sequence[Decision]) -> Decision:
 
 
 def _control(
-    test: PlainTest, failures: Sequence[PlainTest], recipe: Recipe, measured: Measured
+    test: PlainTest, failures: Sequence[PlainTest], recipe: Recipe, measured: RecipeMeasurements
 ) -> Decision:
     """Return the finding of a control of no more effort than what failed."""
     decision = decide_test(test, recipe, measured)
@@ -121,7 +121,7 @@ def _control(
 
 
 def _at_equal_effort(
-    decision: Decision, name: str, control: MeasuredRow, other_name: str, other: MeasuredRow
+    decision: Decision, name: str, control: RecipeRow, other_name: str, other: RecipeRow
 ) -> Decision:
     """Return a control's finding with both efforts.
 
@@ -136,7 +136,7 @@ def _at_equal_effort(
     return Decision(finding=decision.finding, evidence=sentence(text))
 
 
-def _effort(row: MeasuredRow) -> str:
+def _effort(row: RecipeRow) -> str:
     trials = _trials(row)
     return (
         f"{row.parameters or 0:,} parameters for {row.steps or 0:,} steps in "
@@ -144,12 +144,12 @@ def _effort(row: MeasuredRow) -> str:
     )
 
 
-def _trials(row: MeasuredRow) -> int:
+def _trials(row: RecipeRow) -> int:
     """Return the largest number of trials of a seed."""
     return max(Counter(trial.seed for trial in row.trials).values(), default=1)
 
 
-def decide(test: ClaimTest, recipe: Recipe, measured: Measured) -> Decision:
+def decide(test: ClaimTest, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
     """Return the finding of a test or of several together.
 
     All, none or part of an interval is on the claimed side. With several tests, the claim holds if

@@ -10,9 +10,9 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.registry import Registry
 from adaptlab.reproductions.claim import (
     CheckHolds,
-    Claim,
     ColumnLabel,
     NoLarger,
+    PaperClaim,
     PlainTest,
     Preset,
     RowLabel,
@@ -137,7 +137,7 @@ class Recipe(Value):
     base_models: tuple[str, ...] = ()
     presets: Mapping[Preset, StudySpec]
     tables: tuple[PublishedTable, ...] = ()
-    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+    claims: Annotated[tuple[PaperClaim, ...], Field(min_length=1)]
     notes: Mapping[Preset, str]
     stand_ins: Mapping[Preset, str] = Field(default_factory=dict[Preset, str])
     needs: Mapping[Preset, tuple[Need, ...]] = Field(default_factory=dict[Preset, tuple[Need, ...]])

@@ -18,9 +18,9 @@ from adaptlab.reproductions.recipe import (
     TableRow,
 )
 from adaptlab.reproductions.recipe_results import (
-    Measured,
-    MeasuredRow,
     Missing,
+    RecipeMeasurements,
+    RecipeRow,
     because,
     cell_of,
     row_of,
@@ -46,7 +46,7 @@ PLURALS = {"holds": "hold", "does not hold": "do not hold"}
 CellState = Literal["measured", "partly_measured", "not_measured", "absent"]
 
 
-class SeedScore(Value):
+class SeedAccuracy(Value):
     """The accuracy of one seed."""
 
     seed: int
@@ -67,12 +67,12 @@ class ReportCell(Value):
     published: PublishedScore | None = None
     measured: Interval | None = None
     spread: float | None = None
-    seeds: tuple[SeedScore, ...] = ()
+    seeds: tuple[SeedAccuracy, ...] = ()
     published_inside: bool | None = None
     reason: str | None = None
 
 
-class ReportRow(Value):
+class EffortRow(Value):
     """A row with the effort behind it.
 
     A `control` is a row that the paper does not have. `trials` is the largest number of trials of a
@@ -102,7 +102,7 @@ class ReportTable(Value):
     source: str
     published_seeds: int | None
     columns: tuple[str, ...]
-    rows: tuple[ReportRow, ...]
+    rows: tuple[EffortRow, ...]
 
 
 class RecipeReport(Value):
@@ -161,7 +161,7 @@ class RecipeReport(Value):
         return f"{counted(len(verdicts), 'claim')} {name}{where}: {found}."
 
 
-def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeReport:
+def recipe_report(recipe: Recipe, preset: Preset, measured: RecipeMeasurements) -> RecipeReport:
     """Return the report on a study of `preset`, finished or not."""
     return RecipeReport(
         recipe=recipe.name,
@@ -178,7 +178,7 @@ def recipe_report(recipe: Recipe, preset: Preset, measured: Measured) -> RecipeR
     )
 
 
-def _table(recipe: Recipe, table: PublishedTable, measured: Measured) -> ReportTable:
+def _table(recipe: Recipe, table: PublishedTable, measured: RecipeMeasurements) -> ReportTable:
     return ReportTable(
         title=table.title,
         source=table.source,
@@ -188,11 +188,13 @@ def _table(recipe: Recipe, table: PublishedTable, measured: Measured) -> ReportT
     )
 
 
-def _row(recipe: Recipe, table: PublishedTable, row: TableRow, measured: Measured) -> ReportRow:
+def _row(
+    recipe: Recipe, table: PublishedTable, row: TableRow, measured: RecipeMeasurements
+) -> EffortRow:
     match = row_of(recipe, measured, row.label)
-    result = match if isinstance(match, MeasuredRow) else MeasuredRow(base_model="")
+    result = match if isinstance(match, RecipeRow) else RecipeRow(base_model="")
     published = row.published or (None,) * len(table.columns)
-    return ReportRow(
+    return EffortRow(
         label=row.label,
         control=not row.published,
         parameters=result.parameters,
@@ -205,7 +207,7 @@ def _row(recipe: Recipe, table: PublishedTable, row: TableRow, measured: Measure
     )
 
 
-def _trials(row: MeasuredRow) -> int | None:
+def _trials(row: RecipeRow) -> int | None:
     seeds = [trial.seed for trial in row.trials]
     return max(map(seeds.count, set(seeds)), default=None)
 
@@ -215,7 +217,7 @@ def _cell(
     row: TableRow,
     column: TableColumn,
     published: PublishedScore | None,
-    measured: Measured,
+    measured: RecipeMeasurements,
 ) -> ReportCell:
     match = cell_of(recipe, measured, row.label, column.label)
     if isinstance(match, Missing):
@@ -239,16 +241,16 @@ def _cell(
     )
 
 
-def _reason(lacking: int, row: MeasuredRow) -> str:
+def _reason(lacking: int, row: RecipeRow) -> str:
     verb = "is" if lacking == 1 else "are"
     seeds = counted(len(row.seeds), "seed")
     return f"{lacking} of {seeds} {verb} not measured{because(row.missing)}."
 
 
-def _accuracies(scores: Scores) -> tuple[SeedScore, ...]:
+def _accuracies(scores: Scores) -> tuple[SeedAccuracy, ...]:
     means = scores.matrix().mean(axis=1)
     return tuple(
-        SeedScore(seed=seed, accuracy=float(mean))
+        SeedAccuracy(seed=seed, accuracy=float(mean))
         for seed, mean in zip(scores.seeds, means, strict=True)
     )
 

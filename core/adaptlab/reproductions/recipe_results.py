@@ -42,7 +42,7 @@ class SeedLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredRow:
+class RecipeRow:
     """One method of a study on one base model and task, or a base model alone.
 
     Attributes:
@@ -94,17 +94,17 @@ class MeasuredCheck:
 
     check: str
     label: str
-    of: MeasuredRow | None = None
+    of: RecipeRow | None = None
     seeds: int | None = None
     reports: tuple[Check, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RecipeMeasurements:
     """All measurements of a recipe's study so far."""
 
-    rows: tuple[MeasuredRow, ...] = ()
+    rows: tuple[RecipeRow, ...] = ()
     checks: tuple[MeasuredCheck, ...] = ()
 
 
@@ -119,7 +119,7 @@ class Missing:
     absent: bool = False
 
 
-def row_of(recipe: Recipe, measured: Measured, label: str) -> MeasuredRow | Missing:
+def row_of(recipe: Recipe, measured: RecipeMeasurements, label: str) -> RecipeRow | Missing:
     """Return the study's result for a row of the recipe's tables."""
     selector = recipe.row(label).of
     matches = [row for row in measured.rows if stands_for(recipe, selector, row)]
@@ -134,7 +134,7 @@ def row_of(recipe: Recipe, measured: Measured, label: str) -> MeasuredRow | Miss
 class MeasuredCell:
     """The scores of a row on the task of a column."""
 
-    row: MeasuredRow
+    row: RecipeRow
     task: TaskConfiguration
     scores: Scores
 
@@ -144,7 +144,9 @@ class MeasuredCell:
         return None if floor is None else max(floor, self.scores.majority or 0.0)
 
 
-def cell_of(recipe: Recipe, measured: Measured, label: str, column: str) -> MeasuredCell | Missing:
+def cell_of(
+    recipe: Recipe, measured: RecipeMeasurements, label: str, column: str
+) -> MeasuredCell | Missing:
     """Return the scores of a row on the task of the column."""
     row, shown = row_of(recipe, measured, label), recipe.column(label, column)
     if isinstance(row, Missing):
@@ -169,7 +171,7 @@ def because(missing: Sequence[str]) -> str:
     return f": {missing[0]}" if missing else ""
 
 
-def stands_for(recipe: Recipe, selector: RowSelector, row: MeasuredRow) -> bool:
+def stands_for(recipe: Recipe, selector: RowSelector, row: RecipeRow) -> bool:
     """Return True if the selector matches this row."""
     base = selector.base_model or next(iter(recipe.base_models), None)
     if (row.base_model, row.method) != (base, selector.method):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from adaptlab.figures import counted
-from adaptlab.reproductions.recipe_results import MeasuredRow, SeedLoss
+from adaptlab.reproductions.recipe_results import RecipeRow, SeedLoss
 
 STILL_FALLING = 0.05
 """A training is not at rest if its second half lowered the loss by more than this share."""
 
 
-def unrest(row: MeasuredRow, seeds: int) -> Iterator[str]:
+def unrest(row: RecipeRow, seeds: int) -> Iterator[str]:
     """Yield reasons, as clauses, why more training might change a score.
 
     There is always one unless the learning rate is constant: a schedule that takes the rate to zero

@@ -18,7 +18,7 @@ from adaptlab.specs.forward_pass import (
     SCORED_LOGITS,
     Batch,
     Part,
-    Pass,
+    PassSums,
     Route,
     model_pass,
 )
@@ -381,7 +381,7 @@ class _Job:
         sharing = replicates // self.bases if self.bases else 1
         return Batch(items, replicates, max(1, sharing), *lengths)
 
-    def _pass(self, batch: Batch) -> Pass:
+    def _pass(self, batch: Batch) -> PassSums:
         """Return the cost of a forward pass through the model with its method."""
         if batch not in self._passes:
             model = model_pass(self._route, batch)
@@ -409,7 +409,7 @@ class _Job:
         )
 
     @cached_property
-    def _passes(self) -> dict[Batch, Pass]:
+    def _passes(self) -> dict[Batch, PassSums]:
         """A cache of the forward passes that have been counted."""
         return {}
 

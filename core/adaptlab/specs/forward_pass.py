@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassSums:
     """The sums over the parts of one forward pass.
 
     Attributes:
@@ -78,18 +78,18 @@ class Pass:
     held: Mapping[int | None, int]
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> "Pass":
+    def of(cls, parts: Iterable[Part]) -> "PassSums":
         """Return the sums over some parts."""
-        total = Pass(0, 0, 0, 0, 0, 0, 0, {})
+        total = PassSums(0, 0, 0, 0, 0, 0, 0, {})
         for part in parts:
             total = total.with_part(part)
         return total
 
-    def with_part(self, part: Part) -> "Pass":
+    def with_part(self, part: Part) -> "PassSums":
         """Return the sums with one more part."""
         returns = part.follows or part.trained
         kept = part.values if part.kept is None else part.kept
-        return Pass(
+        return PassSums(
             parts=self.parts + 1,
             returned=self.returned + returns,
             flops=self.flops + part.flops,
@@ -116,9 +116,9 @@ class Route:
 
 
 @lru_cache(maxsize=1024)  # shared by jobs of a study that differ only in the method's size
-def model_pass(route: Route, batch: Batch) -> Pass:
+def model_pass(route: Route, batch: Batch) -> PassSums:
     """Return the cost of one forward pass through the base model."""
-    return Pass.of(_model_parts(family_shape(route.family, route.classes), route, batch))
+    return PassSums.of(_model_parts(family_shape(route.family, route.classes), route, batch))
 
 
 def _model_parts(shape: ModelShape, route: Route, batch: Batch) -> Iterator[Part]:

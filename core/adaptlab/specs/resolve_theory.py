@@ -8,7 +8,7 @@ from uuid import UUID
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.families.formal import Formal
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
-from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
+from adaptlab.plugins.theory_check import THEORY_CHECKS, MeasuredAdaptation, TheoryCheck
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import whole_model
 from adaptlab.specs.choices import configured
@@ -23,7 +23,7 @@ BUILT = Formal(vocabulary=4, context=4)
 def resolve_theory(
     spec: TheorySpec,
     base: BaseModelFacts | None,
-    adaptations: Sequence[Measured] = (),
+    adaptations: Sequence[MeasuredAdaptation] = (),
     datasets: Datasets = NO_DATASETS,
 ) -> ResolvedTheory:
     """Return the job of a spec of theory checks.
@@ -66,7 +66,7 @@ def _replicates(
     return tuple(range(min(most, base.replicates)))
 
 
-def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | None:
+def measured_base(spec: TheorySpec, adaptations: Sequence[MeasuredAdaptation]) -> str | None:
     """Return the name of the base model that is measured, if any.
 
     It is the base model of the adaptations or, without any, the one that the spec names.
@@ -88,9 +88,9 @@ def measured_base(spec: TheorySpec, adaptations: Sequence[Measured]) -> str | No
     return names[0] if names else spec.base_model
 
 
-def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> Measured:
+def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> MeasuredAdaptation:
     """Return the adaptation that a job trains."""
-    return Measured(
+    return MeasuredAdaptation(
         job=job,
         digest=digest,
         base_model=resolved.base_model,
@@ -103,8 +103,8 @@ def adaptation_of(job: UUID, digest: str, resolved: ResolvedAdapt) -> Measured:
 
 
 def _kept(
-    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[Measured]
-) -> tuple[Measured, ...]:
+    spec: TheorySpec, base: BaseModelFacts | None, adaptations: Sequence[MeasuredAdaptation]
+) -> tuple[MeasuredAdaptation, ...]:
     """Return the adaptations, each with the seeds that are measured."""
     if tuple(adaptation.job for adaptation in adaptations) != spec.adaptations:
         raise ValueError("Theory checks are resolved against the adaptations that they name.")
@@ -127,7 +127,9 @@ def _kept(
     return tuple(adaptation.of_first(spec.replicates) for adaptation in adaptations)
 
 
-def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[TheoryCheck, ...]:
+def _all(
+    base: BaseModelFacts | None, adaptations: Sequence[MeasuredAdaptation]
+) -> tuple[TheoryCheck, ...]:
     """Return every check that can run, with its default options."""
     checks = [THEORY_CHECKS.get(name)(name=name) for name in THEORY_CHECKS.names()]
     return tuple(check for check in checks if not _reasons_against(check, base, adaptations))
@@ -136,7 +138,7 @@ def _all(base: BaseModelFacts | None, adaptations: Sequence[Measured]) -> tuple[
 def _chosen(
     spec: TheorySpec,
     base: BaseModelFacts | None,
-    adaptations: Sequence[Measured],
+    adaptations: Sequence[MeasuredAdaptation],
     datasets: Datasets,
 ) -> tuple[TheoryCheck, ...]:
     checks: list[TheoryCheck] = []
@@ -161,7 +163,7 @@ def _below(pointer: str, problem: Problem) -> Problem:
 
 
 def _reasons_against(
-    check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[Measured]
+    check: TheoryCheck, base: BaseModelFacts | None, adaptations: Sequence[MeasuredAdaptation]
 ) -> tuple[Problem, ...]:
     """Return the reasons why a check cannot run."""
     if check.needs_adaptation and not adaptations:
@@ -181,7 +183,7 @@ def _reasons_against(
     return (*_moved(adaptations), *check.adaptation_problems(base.family, tuple(adaptations)))
 
 
-def _moved(adaptations: Sequence[Measured]) -> Iterator[Problem]:
+def _moved(adaptations: Sequence[MeasuredAdaptation]) -> Iterator[Problem]:
     """Yield the problem of adaptations whose questions have other positions."""
     for adaptation in adaptations:
         if adaptation.method.moves_content:

@@ -18,7 +18,7 @@ from adaptlab.plugins.family import AnyFamily
 from adaptlab.plugins.method import AnyMethod
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
-from adaptlab.plugins.theory_check import AnyTheoryCheck, Measured
+from adaptlab.plugins.theory_check import AnyTheoryCheck, MeasuredAdaptation
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import (
     AttentionSpec,
@@ -68,7 +68,7 @@ class _Trained(_Scored):
 
     model_folder: ClassVar[None] = None
     checks: ClassVar[tuple[AnyTheoryCheck, ...]] = ()
-    adaptations: ClassVar[tuple[Measured, ...]] = ()
+    adaptations: ClassVar[tuple[MeasuredAdaptation, ...]] = ()
 
     @property
     def trains(self) -> bool:
@@ -183,7 +183,7 @@ class ResolvedImport(_Untrained, _Scored):
     base_model: ClassVar[None] = None
     base_digest: ClassVar[None] = None
     checks: ClassVar[tuple[AnyTheoryCheck, ...]] = ()
-    adaptations: ClassVar[tuple[Measured, ...]] = ()
+    adaptations: ClassVar[tuple[MeasuredAdaptation, ...]] = ()
     seeds: ClassVar[tuple[int, ...]] = (0,)
     base_replicates: ClassVar[tuple[int, ...]] = ()
 
@@ -200,7 +200,7 @@ class ResolvedTheory(_Untrained, _Job):
     base_model: str | None
     base_digest: str | None
     checks: tuple[AnyTheoryCheck, ...]
-    adaptations: tuple[Measured, ...] = ()
+    adaptations: tuple[MeasuredAdaptation, ...] = ()
     base_replicates: tuple[int, ...]
     seed: Annotated[int, Field(validation_alias=AliasChoices("seed", AliasPath("seeds", 0)))]
     model_folder: ClassVar[None] = None
@@ -317,7 +317,7 @@ def _evaluation_base(other: OtherBase) -> EvaluationBase:
     )
 
 
-def _adaptation(measured: Measured) -> Adaptation:
+def _adaptation(measured: MeasuredAdaptation) -> Adaptation:
     return Adaptation.model_validate(measured.model_dump())
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, Squares, spread_of
-from adaptlab.statistics.unseen import Evidence, evidence
+from adaptlab.statistics.unseen import LikelihoodRatios, evidence
 
 Seeds = tuple[int, ...]
 
@@ -39,7 +39,7 @@ class Counts:
         return self.by_seed / self.by_item.size
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> LikelihoodRatios:
         """The evidence about the mean over all seeds from the seeds' accuracies."""
         return evidence(self.accuracies)
 

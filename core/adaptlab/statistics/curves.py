@@ -53,7 +53,7 @@ class Crossing(Value):
     told: bool
 
 
-class Candidate(Value):
+class CurveDifference(Value):
     """The difference of a row from the reference, with its limits.
 
     Limits are those of a typical seed.
@@ -79,8 +79,8 @@ class Cheapest(Value):
     reference: str
     margin: float
     level: float
-    shown: Candidate | None
-    possible: Candidate | None
+    shown: CurveDifference | None
+    possible: CurveDifference | None
 
 
 def budget_curves(
@@ -158,9 +158,9 @@ def _by_budget(rows: Sequence[Scores]) -> dict[int, Scores]:
     return {row.budget: row for row in rows if row.budget is not None}
 
 
-def _candidate(row: Scores, reference: Scores, level: float) -> Candidate:
+def _candidate(row: Scores, reference: Scores, level: float) -> CurveDifference:
     pair = paired_difference(row, reference, level)
-    return Candidate(
+    return CurveDifference(
         method=row.method,
         budget=row.budget,
         parameters=row.parameters or 0,

@@ -16,7 +16,7 @@ from adaptlab.statistics.samples import clustered
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import normal_quantile, spread
 from adaptlab.statistics.typical import Limits, ordered_limits
-from adaptlab.statistics.unseen import Evidence, evidence
+from adaptlab.statistics.unseen import LikelihoodRatios, evidence
 from adaptlab.values import Value
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -138,7 +138,7 @@ def unseen_failure_rate(seeds: int, level: float = 0.95) -> float:
 
 
 def _interval(
-    limits: tuple[float, float], accuracies: Sequence[float], seen: Evidence, level: float
+    limits: tuple[float, float], accuracies: Sequence[float], seen: LikelihoodRatios, level: float
 ) -> Interval:
     mean = math.fsum(accuracies) / len(accuracies)
     low, high = _around_mean(limits, mean)

@@ -21,7 +21,7 @@ NEAREST_END = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class LikelihoodRatios:
     """Log likelihood ratios of seeds' scores against means, [mean].
 
     The means are those of `means()`. `above` is against means of at most this value, `below`
@@ -43,9 +43,9 @@ class Evidence:
         )
 
 
-def evidence(scores: NDArray[np.float64]) -> Evidence:
+def evidence(scores: NDArray[np.float64]) -> LikelihoodRatios:
     """Return the evidence of seeds' scores [seed], each between 0 and 1."""
-    return Evidence(
+    return LikelihoodRatios(
         mean=float(scores.mean()),
         above=_log_ratios(scores),
         below=_log_ratios(1 - scores)[::-1],  # the means are symmetric about one half

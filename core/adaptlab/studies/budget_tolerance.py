@@ -7,14 +7,14 @@ from adaptlab.figures import percent
 from adaptlab.plugins.sizing import UNITS, BudgetAxis
 from adaptlab.specs.budget import solve
 from adaptlab.studies.study_methods import StudyEntry
-from adaptlab.studies.study_sizes import SizedMethod, StudyBase
+from adaptlab.studies.study_sizes import SizedBase, SizedMethod
 
 VERBS: dict[BudgetAxis, str] = {"trainable_parameters": "trains", "context_tokens": "takes"}
 """What a method does with its part of a budget."""
 
 
 def check_tolerance(
-    tolerance: float, bases: Sequence[StudyBase], fitting: Sequence[Sequence[SizedMethod]]
+    tolerance: float, bases: Sequence[SizedBase], fitting: Sequence[Sequence[SizedMethod]]
 ) -> None:
     """Raise `InvalidSpec` for methods that leave too much budget unused.
 
@@ -32,7 +32,7 @@ def check_tolerance(
 
 
 def _off_budget(
-    tolerance: float, base: StudyBase, method: SizedMethod, compared: Sequence[SizedMethod]
+    tolerance: float, base: SizedBase, method: SizedMethod, compared: Sequence[SizedMethod]
 ) -> Problem:
     """Return the problem, with the nearest budgets that methods meet.
 
@@ -58,7 +58,7 @@ def _off_budget(
     return Problem(f"/budgets/{method.budget}", "budget_not_met", detail, nearest=nearest)
 
 
-def _meets(entry: StudyEntry, base: StudyBase, budget: int, tolerance: float) -> bool:
+def _meets(entry: StudyEntry, base: SizedBase, budget: int, tolerance: float) -> bool:
     try:
         used = _size_at(entry, base, budget)
     except InvalidSpec:
@@ -66,7 +66,7 @@ def _meets(entry: StudyEntry, base: StudyBase, budget: int, tolerance: float) ->
     return used >= (1 - tolerance) * budget
 
 
-def _sizes_around(entry: StudyEntry, base: StudyBase, budget: int) -> set[int]:
+def _sizes_around(entry: StudyEntry, base: SizedBase, budget: int) -> set[int]:
     """Return the method's sizes just below and just above a budget."""
     below = _size_at(entry, base, budget)
     low, high = budget, 2 * budget
@@ -78,5 +78,5 @@ def _sizes_around(entry: StudyEntry, base: StudyBase, budget: int) -> set[int]:
     return {below, _size_at(entry, base, high)}
 
 
-def _size_at(entry: StudyEntry, base: StudyBase, budget: int) -> int:
+def _size_at(entry: StudyEntry, base: SizedBase, budget: int) -> int:
     return solve(entry.method, base.shape, budget, base.axis).cost(base.shape, base.axis)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Datasets
-from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck
+from adaptlab.plugins.theory_check import THEORY_CHECKS, MeasuredAdaptation, TheoryCheck
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.choices import configured
 from adaptlab.specs.model_shapes import family_shape
@@ -250,12 +250,12 @@ def _check(
     )
 
 
-def provisional_adaptation(job: PlannedJob) -> Measured:
+def provisional_adaptation(job: PlannedJob) -> MeasuredAdaptation:
     """Return the adaptation of a planned job, with a provisional id."""
     return adaptation_of(UUID(job.digest[:32]), job.digest, job.resolved)
 
 
-def _at(problem: Problem, entry: _Entry, adaptations: Sequence[Measured]) -> Problem:
+def _at(problem: Problem, entry: _Entry, adaptations: Sequence[MeasuredAdaptation]) -> Problem:
     """Return a job's problem in terms of the study's spec."""
     detail = problem.detail
     for one in adaptations:

@@ -23,8 +23,8 @@ from adaptlab.studies.study_methods import (
 from adaptlab.studies.study_plan import Cell, PlannedJob, SkippedCell, StudyPlan
 from adaptlab.studies.study_question import check_question
 from adaptlab.studies.study_sizes import (
+    SizedBase,
     SizedMethod,
-    StudyBase,
     moved_problems,
     sized_methods,
     study_base,
@@ -134,7 +134,7 @@ def _check_bases_and_seeds(spec: StudySpec, bases: Sequence[BaseModelFacts]) -> 
 
 def _jobs(
     spec: StudySpec,
-    base: StudyBase,
+    base: SizedBase,
     task: int,
     methods: Sequence[SizedMethod],
     datasets: Datasets,
@@ -168,7 +168,7 @@ def _jobs(
 
 
 def _others(
-    spec: StudySpec, base: StudyBase, bases: Sequence[BaseModelFacts]
+    spec: StudySpec, base: SizedBase, bases: Sequence[BaseModelFacts]
 ) -> tuple[BaseModelFacts, ...]:
     """Return the base models on which jobs of another one are evaluated.
 
@@ -184,7 +184,7 @@ def _others(
 
 
 def _adapt_spec(
-    spec: StudySpec, base: StudyBase, task: int, method: SizedMethod, others: Sequence[str]
+    spec: StudySpec, base: SizedBase, task: int, method: SizedMethod, others: Sequence[str]
 ) -> AdaptSpec:
     """Return the spec of a cell's job.
 
@@ -206,7 +206,7 @@ def _adapt_spec(
     return AdaptSpec.model_validate(given | {"method": entry.choice})
 
 
-def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> SkippedCell | None:
+def _too_large(base: SizedBase, method: SizedMethod, job: PlannedJob) -> SkippedCell | None:
     """Return a method's skipped cell if the task makes it too large.
 
     Only demonstrations can be: their length depends on the task.
@@ -221,7 +221,7 @@ def _too_large(base: StudyBase, method: SizedMethod, job: PlannedJob) -> Skipped
     return None
 
 
-def _skipped(base: StudyBase, method: SizedMethod, error: InfeasibleBudget) -> SkippedCell:
+def _skipped(base: SizedBase, method: SizedMethod, error: InfeasibleBudget) -> SkippedCell:
     """Return the skipped cell of a method that a task makes too large."""
     nearest = (value for problem in error.problems for value in problem.nearest)
     return SkippedCell(
@@ -233,7 +233,7 @@ def _skipped(base: StudyBase, method: SizedMethod, error: InfeasibleBudget) -> S
     )
 
 
-def _cell(base: StudyBase, task: str, method: SizedMethod, job: PlannedJob) -> Cell:
+def _cell(base: SizedBase, task: str, method: SizedMethod, job: PlannedJob) -> Cell:
     trained = job.resolved.budget.trainable_parameters
     used = job.resolved.method.cost(base.shape, base.axis)
     return Cell(

@@ -16,7 +16,7 @@ from adaptlab.studies.study_plan import Role, SkippedCell
 
 
 @dataclass(frozen=True)
-class StudyBase:
+class SizedBase:
     """A base model of the study, with the limits of the budgets on it.
 
     `place` is its index in the spec, and `limits` has one entry per budget.
@@ -52,7 +52,7 @@ class SizedMethod:
 
 def study_base(
     spec: StudySpec, index: int, facts: BaseModelFacts, classes: int | None
-) -> StudyBase:
+) -> SizedBase:
     """Return base model `index`, with the limits of the budgets on it.
 
     `classes` is the number of classes of the head that the tasks train, if they do.
@@ -83,11 +83,11 @@ def study_base(
             )
             raise InvalidSpec(Problem(f"/budgets/{place}", "budget_twice", detail))
         limits.append(limit)
-    return StudyBase(index, facts, family_shape(facts.family, classes), tuple(limits), axis)
+    return SizedBase(index, facts, family_shape(facts.family, classes), tuple(limits), axis)
 
 
 def sized_methods(
-    spec: StudySpec, bases: Sequence[StudyBase], entries: Sequence[StudyEntry]
+    spec: StudySpec, bases: Sequence[SizedBase], entries: Sequence[StudyEntry]
 ) -> tuple[list[list[SizedMethod]], tuple[SkippedCell, ...]]:
     """Return the methods that fit each base model, and those that do not.
 
@@ -107,7 +107,7 @@ def sized_methods(
 
 
 def _sized_on(
-    base: StudyBase, entries: Sequence[StudyEntry]
+    base: SizedBase, entries: Sequence[StudyEntry]
 ) -> tuple[list[SizedMethod], list[SkippedCell]]:
     """Return the methods that fit one base model, and those that do not."""
     fitting: list[SizedMethod] = []
@@ -128,7 +128,7 @@ def _sized_on(
     return fitting, skipped
 
 
-def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
+def _refused(base: SizedBase, entry: StudyEntry) -> SkippedCell | None:
     """Return the skipped cell of a method that no budget makes possible."""
     try:
         check_method(entry.method, base.shape)
@@ -145,7 +145,7 @@ def _refused(base: StudyBase, entry: StudyEntry) -> SkippedCell | None:
 
 
 def _fit(
-    base: StudyBase, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
+    base: SizedBase, entry: StudyEntry, budget: int, limit: int, solutions: dict[str, Solution]
 ) -> SizedMethod | SkippedCell:
     """Return the method at one budget.
 
@@ -188,7 +188,7 @@ def _check_methods(entries: Sequence[StudyEntry], skipped: Sequence[SkippedCell]
 
 
 def _check_rows(
-    bases: Sequence[StudyBase],
+    bases: Sequence[SizedBase],
     entries: Sequence[StudyEntry],
     fitting: Sequence[Sequence[SizedMethod]],
     skipped: Sequence[SkippedCell],
@@ -213,7 +213,7 @@ def _check_rows(
         raise InfeasibleBudget(*(fault for _, fault in faults))
 
 
-def _infeasible(base: StudyBase, place: int, skipped: Sequence[SkippedCell]) -> Problem:
+def _infeasible(base: SizedBase, place: int, skipped: Sequence[SkippedCell]) -> Problem:
     name, limit = base.facts.name, base.limits[place]
     refused = [cell for cell in skipped if (cell.base_model, cell.budget) == (name, limit)]
     least = tuple(sorted({value for cell in refused for value in cell.nearest})[:3])

@@ -11,7 +11,7 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.template import Piece, Template
+from adaptlab.text.template import Template, TemplatePiece
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
 
@@ -56,7 +56,7 @@ class ChatCompletion(TextTask):
 
         The model's own template is not known here.
         """
-        return Template((Piece(self.messages.field, is_field=True),))
+        return Template((TemplatePiece(self.messages.field, is_field=True),))
 
     def templates(self) -> Iterator[tuple[str, Template]]:
         """Yield nothing: the field is that of the answer."""

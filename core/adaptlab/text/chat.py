@@ -40,7 +40,7 @@ class BadChat(ValueError):
     """A conversation that the template of a model does not render."""
 
 
-class Turn(NamedTuple):
+class RenderedChat(NamedTuple):
     """A rendered conversation.
 
     Attributes:
@@ -67,7 +67,7 @@ class ChatTemplate:
     text: str = PLAIN
     tokens: tuple[tuple[str, str], ...] = ()
 
-    def turn(self, messages: Sequence[Message]) -> Turn:
+    def turn(self, messages: Sequence[Message]) -> RenderedChat:
         """Return a conversation that ends with the assistant's turn.
 
         Raises:
@@ -86,7 +86,7 @@ class ChatTemplate:
         place = text.rfind(said, len(prompt))
         if place < 0:
             raise BadChat("The chat template changes what the assistant says.")
-        return Turn(prompt, text, place + len(said))
+        return RenderedChat(prompt, text, place + len(said))
 
     def _rendered(self, messages: Sequence[Message], *, asks: bool) -> str:
         sandbox, template = _compiled(self.text)

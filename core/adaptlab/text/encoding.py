@@ -8,9 +8,9 @@ are those of another text, which the model has rarely seen.
 from dataclasses import dataclass
 from typing import Literal
 
-from adaptlab.text.chat import Turn
+from adaptlab.text.chat import RenderedChat
 from adaptlab.text.template import Rendered
-from adaptlab.text.tokeniser import Tokeniser, Tokens
+from adaptlab.text.tokeniser import TokenisedText, Tokeniser
 
 Keep = Literal["start", "end"]
 
@@ -56,7 +56,7 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
 
 
-def encoded_turn(tokeniser: Tokeniser, turn: Turn) -> Encoded:
+def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:
     """Return the tokens of a conversation, with the last turn as the answer.
 
     The answer ends with the first special token that the template writes after it. If there is
@@ -80,7 +80,7 @@ def encoded_turn(tokeniser: Tokeniser, turn: Turn) -> Encoded:
     return Encoded(tokens.ids[:start], answer, joins)
 
 
-def _start_of_answer(tokens: Tokens, prompt: str) -> tuple[int, bool]:
+def _start_of_answer(tokens: TokenisedText, prompt: str) -> tuple[int, bool]:
     """Return the first token of an answer, and whether it joins the prompt."""
     asked, count = len(prompt.rstrip(" ")), len(tokens.ids)
     start = next((place for place, end in enumerate(tokens.ends) if end > asked), count)

@@ -22,7 +22,7 @@ class BadTemplate(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TemplatePiece:
     """Literal text, or the name of a field."""
 
     text: str
@@ -41,7 +41,7 @@ class Rendered:
 class Template:
     """A parsed template; `{{` and `}}` are braces of the text."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TemplatePiece, ...]
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -79,21 +79,21 @@ def parsed(template: str) -> Template:
     Raises:
         BadTemplate: a brace is alone, or encloses something other than a plain name.
     """
-    pieces: list[Piece] = []
+    pieces: list[TemplatePiece] = []
     for match in _PIECES.finditer(template):
         text, column = match[0], match.start() + 1
         if text in ("{{", "}}"):
-            pieces.append(Piece(text[0], is_field=False))
+            pieces.append(TemplatePiece(text[0], is_field=False))
         elif text in ("{", "}"):
             detail = (
                 f"The {text!r} at character {column} has no partner. Write {text * 2!r} for it."
             )
             raise BadTemplate(column, detail)
         elif match[1] is None:
-            pieces.append(Piece(text, is_field=False))
+            pieces.append(TemplatePiece(text, is_field=False))
         elif not match[1].strip():
             detail = f"The braces at character {column} are empty. Put the name of a field there."
             raise BadTemplate(column, detail)
         else:
-            pieces.append(Piece(match[1], is_field=True))
+            pieces.append(TemplatePiece(match[1], is_field=True))
     return Template(tuple(pieces))

@@ -23,7 +23,7 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenisedText:
     """A text as tokens, with the characters that each stands for.
 
     `starts` are the places of first characters, `ends` those behind the last. A token that stands
@@ -54,7 +54,7 @@ class Tokeniser(Protocol):
         """The token that ends a text; None if the model has none."""
         ...
 
-    def tokens(self, text: str) -> Tokens:
+    def tokens(self, text: str) -> TokenisedText:
         """Return the tokens of a text, with those that begin every text."""
         ...
 
@@ -62,7 +62,7 @@ class Tokeniser(Protocol):
         """Return the tokens of a text, with those that begin and end every text."""
         ...
 
-    def marked(self, text: str) -> Tokens:
+    def marked(self, text: str) -> TokenisedText:
         """Return the tokens of a text in which special tokens are written out.
 
         None is added at its ends.
@@ -90,7 +90,7 @@ class ByteTokeniser:
     vocabulary: int = BYTES_VOCABULARY
     end: int | None = BYTES
 
-    def tokens(self, text: str) -> Tokens:
+    def tokens(self, text: str) -> TokenisedText:
         """Return one token per byte; those of a character end together."""
         ids: list[int] = []
         places: list[int] = []
@@ -98,13 +98,13 @@ class ByteTokeniser:
             encoded = sign.encode()
             ids.extend(encoded)
             places.extend([place] * len(encoded))
-        return Tokens(tuple(ids), tuple(places), tuple(place + 1 for place in places))
+        return TokenisedText(tuple(ids), tuple(places), tuple(place + 1 for place in places))
 
     def whole(self, text: str) -> tuple[int, ...]:
         """Return one token per byte."""
         return tuple(text.encode())
 
-    def marked(self, text: str) -> Tokens:
+    def marked(self, text: str) -> TokenisedText:
         """Return one token per byte; no text has special ones."""
         return self.tokens(text)
 
@@ -146,7 +146,7 @@ class PublishedTokeniser:
     def _end_of_numbers(self) -> int:
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
-    def tokens(self, text: str) -> Tokens:
+    def tokens(self, text: str) -> TokenisedText:
         """Return the tokens of a text, without those that end every text."""
         encoding = self._tokenizer.encode(text)
         count = len(encoding.ids)
@@ -158,7 +158,7 @@ class PublishedTokeniser:
         """Return the tokens of a text, with those that begin and end every text."""
         return tuple(self._tokenizer.encode(text).ids)
 
-    def marked(self, text: str) -> Tokens:
+    def marked(self, text: str) -> TokenisedText:
         """Return the tokens of a text, special ones only where they are written."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return _with_places(encoding.ids, encoding.offsets)
@@ -188,7 +188,7 @@ class PublishedTokeniser:
         return self._tokenizer.id_to_token(token) or str(token)
 
 
-def _with_places(ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Tokens:
+def _with_places(ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> TokenisedText:
     """Return tokens, those that stand for no character behind the one before."""
     starts: list[int] = []
     ends: list[int] = []
@@ -198,7 +198,7 @@ def _with_places(ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Toke
         starts.append(last if stands_for_none else start)
         last = last if stands_for_none else end
         ends.append(last)
-    return Tokens(tuple(ids), tuple(starts), tuple(ends))
+    return TokenisedText(tuple(ids), tuple(starts), tuple(ends))
 
 
 def read_tokeniser(content: bytes, end: int | None) -> PublishedTokeniser:

@@ -18,7 +18,7 @@ from adaptlab.engine.counter import normal, random_bits, stream
 from adaptlab.engine.model import Model
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.check import Check
-from adaptlab.theory.generation import Base, completions, distinct
+from adaptlab.theory.generation import GeneratingBase, completions, distinct
 from adaptlab.values import Value
 
 Count = Annotated[int, Field(ge=0)]
@@ -30,7 +30,7 @@ RATE = 0.1
 """Learning rate of the descent, in units of the embeddings' spread."""
 
 
-class Found(Value):
+class SearchResult(Value):
     """Result of one search: first tokens tried, and distinct completions.
 
     `hard` tries every token of the vocabulary; `random` draws normal vectors with the mean and
@@ -52,8 +52,8 @@ class Capacity(Value):
 
     length: Annotated[int, Field(ge=1)]
     vocabulary: Count
-    hard: Found
-    searches: tuple[Found, ...]
+    hard: SearchResult
+    searches: tuple[SearchResult, ...]
     soft: Count
 
     @property
@@ -73,7 +73,7 @@ class Capacity(Value):
 
 
 def capacity(
-    model: Model | Base,
+    model: Model | GeneratingBase,
     length: int = 10,
     soft_tokens: int = 4096,
     directed_tokens: int = 256,
@@ -116,26 +116,26 @@ def capacity(
     )
 
 
-def completions_of_vectors(model: Model | Base, vectors: Tensor, length: int) -> Tensor:
+def completions_of_vectors(model: Model | GeneratingBase, vectors: Tensor, length: int) -> Tensor:
     """Return the greedy completions [K, length] of soft first tokens [K, d]."""
     return _completed(_first(model), vectors, length)
 
 
-def _first(model: Model | Base) -> Base:
-    base = model if isinstance(model, Base) else Base.of(model)
+def _first(model: Model | GeneratingBase) -> GeneratingBase:
+    base = model if isinstance(model, GeneratingBase) else GeneratingBase.of(model)
     return replace(base, weights={name: tensor[:1] for name, tensor in base.weights.items()})
 
 
-def _found(search: Search, sequences: Tensor) -> Found:
-    return Found(search=search, tried=len(sequences), distinct=distinct(sequences))
+def _found(search: Search, sequences: Tensor) -> SearchResult:
+    return SearchResult(search=search, tried=len(sequences), distinct=distinct(sequences))
 
 
-def _completed(base: Base, vectors: Tensor, length: int) -> Tensor:
+def _completed(base: GeneratingBase, vectors: Tensor, length: int) -> Tensor:
     parts = [completions(*_with_vectors(base, part), length)[0] for part in vectors.split(AT_ONCE)]
     return torch.cat(parts) if parts else torch.zeros(0, length, dtype=torch.int64)
 
 
-def _with_vectors(base: Base, vectors: Tensor) -> tuple[Base, Tensor]:
+def _with_vectors(base: GeneratingBase, vectors: Tensor) -> tuple[GeneratingBase, Tensor]:
     """Return the model with vectors [K, d] as tokens, and these [1, K, 1].
 
     They are tokens at the input only: the output vocabulary is unchanged.
@@ -172,7 +172,7 @@ def _counters(
     return kind, own, torch.arange(rows, device=device).unsqueeze(1), places
 
 
-def _directed(base: Base, start: Tensor, length: int, steps: int, seed: int) -> Tensor:
+def _directed(base: GeneratingBase, start: Tensor, length: int, steps: int, seed: int) -> Tensor:
     """Descend from `start` [K, d], each vector to a random completion."""
     vocabulary = base.weights["embed.weight"].shape[1]
     counters = _counters("completions", seed, len(start), length, base.device)
@@ -182,7 +182,7 @@ def _directed(base: Base, start: Tensor, length: int, steps: int, seed: int) -> 
     return torch.cat([start[:0], *(_descended(base, *part, steps) for part in parts)])
 
 
-def _descended(base: Base, start: Tensor, targets: Tensor, steps: int) -> Tensor:
+def _descended(base: GeneratingBase, start: Tensor, targets: Tensor, steps: int) -> Tensor:
     """Minimise the cross-entropy of targets [K, T], per vector, by Adam."""
     vectors = start.clone().requires_grad_()
     spread = float(_spread(base.weights["embed.weight"][0]).mean())

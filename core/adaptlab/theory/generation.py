@@ -17,7 +17,7 @@ ONE_ROW = slice(-1, None)
 
 
 @dataclass(frozen=True)
-class Base:
+class GeneratingBase:
     """A base model: a family's configuration with weights [G, ...]."""
 
     family: Family
@@ -52,7 +52,7 @@ class Base:
 
 @torch.no_grad()
 def completions(
-    base: Base, tokens: Tensor, count: int, attached: Attachments = NOTHING_ATTACHED
+    base: GeneratingBase, tokens: Tensor, count: int, attached: Attachments = NOTHING_ATTACHED
 ) -> Tensor:
     """Complete tokens [A, B, T] greedily; gives [R, B, count].
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
@@ -25,7 +25,7 @@ def label_auc(base: FrozenBase, shown: Asked) -> Tensor:
 
 
 def _of_part(base: FrozenBase, asked: Asked, part: slice) -> Tensor:
-    recorder, tokens, ends = Recorder(), asked.tokens[part].unsqueeze(0), asked.ends[part]
+    recorder, tokens, ends = LayerRecorder(), asked.tokens[part].unsqueeze(0), asked.ends[part]
     forward = ENGINE_FAMILIES.get(base.family.name)
     logits = forward(base.family, base.weights, tokens, NOTHING_ATTACHED, slice(None), recorder)
     rows = torch.arange(len(ends))

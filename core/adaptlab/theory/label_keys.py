@@ -93,7 +93,7 @@ def weighted(keys: Tensor, queries: Tensor, directions: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ClassPairs:
     """Closeness [L, P], confusion [P] and episodes [P] of class pairs."""
 
     closeness: Tensor
@@ -115,7 +115,7 @@ def classes_of(task: Task, shown: Asked) -> tuple[Tensor, Tensor]:
     return (labels.unsqueeze(-1) == shown.words).int().argmax(-1), shown.right
 
 
-def pairs_of_classes(task: Task, shown: Asked, seen: Observed, directions: int) -> Pairs:
+def pairs_of_classes(task: Task, shown: Asked, seen: Observed, directions: int) -> ClassPairs:
     """Return the pairs of classes that occur together in some episode.
 
     Closeness is the negative mean distance of their labels' keys.
@@ -144,7 +144,7 @@ def pairs_of_classes(task: Task, shown: Asked, seen: Observed, directions: int) 
                 key = (min(kind, other), max(kind, other))
                 wrong.setdefault(key, []).append(two[1])
     names = sorted(sums.keys() & wrong.keys())
-    return Pairs(
+    return ClassPairs(
         closeness=-torch.stack([torch.stack(sums[name]).mean(0) for name in names], 1),
         confusion=torch.stack([torch.stack(wrong[name]).mean() for name in names]),
         episodes=torch.tensor([len(wrong[name]) for name in names]),

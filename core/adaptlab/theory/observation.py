@@ -16,7 +16,7 @@ from adaptlab.engine.attachments import (
     OutputHook,
     merged,
 )
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.counter import normal, stream
 from adaptlab.engine.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
@@ -131,7 +131,7 @@ def observe(
             "take a base model with attention."
         )
     rows = max(len(tokens), base.groups, attached.replicates)
-    listener, recorder = _Listener(base.layers), Recorder()
+    listener, recorder = _Listener(base.layers), LayerRecorder()
     both = replace(
         merged([attached, listener.attachments()]),
         replicates=rows,

@@ -26,7 +26,7 @@ RADII = (0.0, 0.5, 1.0, 2.0, 5.0, 1e4)
 
 
 @dataclass(frozen=True)
-class Mixture:
+class BestMixture:
     """The best α_i μ + (1 - α_i) x_i found with 0 ≤ α_i ≤ 1, and its `error`.
 
     `mean_alpha` is the mean α_i.
@@ -118,7 +118,7 @@ def best_matrix(rotation: Tensor, points: Tensor) -> Check:
     )
 
 
-def best_mixture(rotation: Tensor, points: Tensor, seed: int = 0) -> Mixture:
+def best_mixture(rotation: Tensor, points: Tensor, seed: int = 0) -> BestMixture:
     """Search for the best μ, with the best α_i for every point.
 
     For a given μ the best α_i is ⟨R x - x, μ - x⟩ / ‖μ - x‖², clipped to [0, 1]. No attention can
@@ -133,7 +133,7 @@ def best_mixture(rotation: Tensor, points: Tensor, seed: int = 0) -> Mixture:
     mu = min(ends, key=lambda mu: _mixture_error(mu, points, wanted).item())
     alphas = _best_alphas(mu, points, wanted)
     error = _mixture_error(mu, points, wanted)
-    return Mixture(mu, float(error), float(alphas.mean()))
+    return BestMixture(mu, float(error), float(alphas.mean()))
 
 
 def far_mixture_error(rotation: Tensor) -> float:

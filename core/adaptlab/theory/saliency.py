@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.capture import Recorder
+from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.plugins.learned_positions import EMBEDDING
 from adaptlab.theory.asking import Asked
@@ -23,7 +23,7 @@ def saliencies(base: FrozenBase, shown: Asked, part: slice = slice(None)) -> Ten
     The loss is the cross-entropy over the logits of labels.
     """
     weights = {**base.weights, EMBEDDING: base.weights[EMBEDDING].clone().requires_grad_()}
-    forward, recorder = ENGINE_FAMILIES.get(base.family.name), Recorder()
+    forward, recorder = ENGINE_FAMILIES.get(base.family.name), LayerRecorder()
     tokens = shown.tokens[part].unsqueeze(0)
     with torch.enable_grad():
         logits = forward(base.family, weights, tokens, NOTHING_ATTACHED, slice(None), recorder)

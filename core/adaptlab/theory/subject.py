@@ -16,7 +16,7 @@ from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.task import Task
-from adaptlab.plugins.theory_check import Measured
+from adaptlab.plugins.theory_check import MeasuredAdaptation
 from adaptlab.runs.inputs import PlacedAdapterFile
 from adaptlab.theory.observation import FrozenBase
 
@@ -28,7 +28,7 @@ MOST_ELEMENTS = 2**24
 class Adapted:
     """One replicate of an adaptation: its base and its attachments."""
 
-    measured: Measured
+    measured: MeasuredAdaptation
     place: int
     seed: int
     base: FrozenBase
@@ -80,7 +80,7 @@ class Subject:
 
     replicates: tuple[FrozenBase, ...]
     seed: int
-    adaptations: tuple[Measured, ...] = ()
+    adaptations: tuple[MeasuredAdaptation, ...] = ()
     files: tuple[PlacedAdapterFile, ...] = ()
     bases: Mapping[int, FrozenBase] = field(default_factory=dict[int, FrozenBase])
 
@@ -121,7 +121,9 @@ class Subject:
         )
 
 
-def _attached(measured: Measured, base: FrozenBase, tensors: Mapping[str, Tensor]) -> Attachments:
+def _attached(
+    measured: MeasuredAdaptation, base: FrozenBase, tensors: Mapping[str, Tensor]
+) -> Attachments:
     """Attach an adaptation's method with these tensors to its base."""
     method = measured.method
     attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), tensors)

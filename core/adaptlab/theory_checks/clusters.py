@@ -7,7 +7,12 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
-from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_attention
+from adaptlab.plugins.theory_check import (
+    THEORY_CHECKS,
+    MeasuredAdaptation,
+    TheoryCheck,
+    no_attention,
+)
 
 FEWEST = 2
 Place = tuple[int, int]
@@ -54,12 +59,12 @@ class Clusters(TheoryCheck):
         return (Problem("/base_model", "no_such_layer", detail),)
 
     def adaptation_problems(
-        self, base: Family, measured: tuple[Measured, ...]
+        self, base: Family, measured: tuple[MeasuredAdaptation, ...]
     ) -> tuple[Problem, ...]:
         """Return the problems of adaptations that cannot be compared."""
         return (*no_attention(base), *_unfit(measured), *self._uncomparable(measured))
 
-    def groups(self, measured: tuple[Measured, ...]) -> tuple[tuple[Place, ...], ...]:
+    def groups(self, measured: tuple[MeasuredAdaptation, ...]) -> tuple[tuple[Place, ...], ...]:
         """Return the groups of prefixes on one base replicate to compare."""
         groups: dict[tuple[int, int], list[Place]] = {}
         for index, adaptation in enumerate(measured):
@@ -69,7 +74,7 @@ class Clusters(TheoryCheck):
                 groups.setdefault(key, []).append((index, seed))
         return tuple(tuple(group) for group in groups.values() if len(group) >= FEWEST)
 
-    def _uncomparable(self, measured: tuple[Measured, ...]) -> Iterator[Problem]:
+    def _uncomparable(self, measured: tuple[MeasuredAdaptation, ...]) -> Iterator[Problem]:
         groups = self.groups(measured)
         if not groups:
             detail = (
@@ -90,7 +95,7 @@ class Clusters(TheoryCheck):
             yield Problem("/adaptation", "unequal_questions", detail)
 
 
-def _unfit(measured: tuple[Measured, ...]) -> Iterator[Problem]:
+def _unfit(measured: tuple[MeasuredAdaptation, ...]) -> Iterator[Problem]:
     for adaptation in measured:
         fits = adaptation.method.first_layer_attention == "cannot_change"
         if not fits or not adaptation.method.extra_context_tokens():

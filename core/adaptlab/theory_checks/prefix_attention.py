@@ -6,7 +6,12 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
-from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_attention
+from adaptlab.plugins.theory_check import (
+    THEORY_CHECKS,
+    MeasuredAdaptation,
+    TheoryCheck,
+    no_attention,
+)
 
 FEWEST = 2
 
@@ -36,7 +41,7 @@ class PrefixAttention(TheoryCheck):
         return no_attention(base)
 
     def adaptation_problems(
-        self, base: Family, measured: tuple[Measured, ...]
+        self, base: Family, measured: tuple[MeasuredAdaptation, ...]
     ) -> tuple[Problem, ...]:
         """Return the problems of adaptations with fewer than 2 learned positions."""
         return tuple(

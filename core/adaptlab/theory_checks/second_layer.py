@@ -6,7 +6,12 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
-from adaptlab.plugins.theory_check import THEORY_CHECKS, Measured, TheoryCheck, no_prefixes
+from adaptlab.plugins.theory_check import (
+    THEORY_CHECKS,
+    MeasuredAdaptation,
+    TheoryCheck,
+    no_prefixes,
+)
 
 
 @THEORY_CHECKS.register("second_layer")
@@ -41,7 +46,7 @@ class SecondLayer(TheoryCheck):
         return (Problem("/base_model", "layers_do_not_follow", detail),)
 
     def adaptation_problems(
-        self, base: Family, measured: tuple[Measured, ...]
+        self, base: Family, measured: tuple[MeasuredAdaptation, ...]
     ) -> tuple[Problem, ...]:
         """Return the problems of methods that are not only a prefix."""
         return no_prefixes(measured)

@@ -9,7 +9,7 @@ from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.theory_check import (
     THEORY_CHECKS,
-    Measured,
+    MeasuredAdaptation,
     TheoryCheck,
     no_attention,
     no_prefixes,
@@ -40,13 +40,13 @@ class Span(TheoryCheck):
         return no_attention(base)
 
     def adaptation_problems(
-        self, base: Family, measured: tuple[Measured, ...]
+        self, base: Family, measured: tuple[MeasuredAdaptation, ...]
     ) -> tuple[Problem, ...]:
         """Return the problems of other methods and of prefixes that are too long."""
         return no_prefixes(measured) or tuple(_too_long(base, measured))
 
 
-def _too_long(base: Family, measured: tuple[Measured, ...]) -> Iterator[Problem]:
+def _too_long(base: Family, measured: tuple[MeasuredAdaptation, ...]) -> Iterator[Problem]:
     shape = base.shape()
     widths = [site.inputs // shape.heads for site in shape.layer_sites("attention_mix")]
     for adaptation in measured:

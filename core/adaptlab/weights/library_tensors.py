@@ -299,7 +299,7 @@ class ImageDimensions(Dimensions):
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """A tensor of ours, and the place where it is stored.
 
     It begins at row `start` of the stored tensor, which has `rows` in all. `first` is the first
@@ -350,7 +350,7 @@ def collapsed(stored: Mapping[str, tuple[int, ...]], layers: int) -> dict[str, t
     return shapes
 
 
-def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Iterable[Place]:
+def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Iterable[TensorPlace]:
     """Return our tensors in one stored tensor.
 
     Raises:
@@ -363,30 +363,32 @@ def placed(stored: str, shape: tuple[int, ...], dimensions: Dimensions) -> Itera
     if star and module in LINEAR and kind in ("weight", "bias"):
         return _linear(stored, module, shape, dimensions)
     if star and module in ROUTERS and kind == "weight":
-        return (Place(f"blocks.*.{ROUTER}.weight", stored, shape, "weight"),)
+        return (TensorPlace(f"blocks.*.{ROUTER}.weight", stored, shape, "weight"),)
     if (of_expert := _EXPERT.fullmatch(module)) and kind == "weight":
         part = EXPERT_PARTS[of_expert[2]]
         name = f"blocks.*.{EXPERTS}.{int(of_expert[1])}.{part}.weight"
-        return (Place(name, stored, shape, "weight"),)
+        return (TensorPlace(name, stored, shape, "weight"),)
     if module == EXPERTS and kind in STACKED_PARTS and len(shape) == 3:
         return _stacked(stored, STACKED_PARTS[kind], shape)
     if not star and (bare := _ending(f"{path}.{kind}", BARE)) is not None:
-        return (Place(bare, stored, shape, "weight"),)
+        return (TensorPlace(bare, stored, shape, "weight"),)
     outer = None if star else _ending(path, OUTER)
     is_norm = "norm" in leaf.lower() or "ln_" in leaf
     if outer is not None and not is_norm and kind in ("weight", "bias"):
-        return (Place(f"{outer}.{kind}", stored, shape, "weight" if kind == "weight" else "bias"),)
+        return (
+            TensorPlace(f"{outer}.{kind}", stored, shape, "weight" if kind == "weight" else "bias"),
+        )
     if len(shape) == 1 and kind in ("weight", "bias") and is_norm:
         role = "norm_scale" if kind == "weight" else "norm_shift"
         name = _norm(module, kind) if star else f"{outer or 'final_norm'}.{kind}"
-        return (Place(name, stored, shape, role, first=int(leaf in ABSENT_AT_FIRST)),)
+        return (TensorPlace(name, stored, shape, role, first=int(leaf in ABSENT_AT_FIRST)),)
     raise BadModelFolder(
         f"{stored.replace('*', '0')} is a tensor of a kind that adaptlab does not know, so the "
         "model is not supported."
     )
 
 
-def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Iterator[Place]:
+def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Iterator[TensorPlace]:
     """Yield the matrices of all experts that are in one tensor.
 
     The first two axes of the tensor count as one.
@@ -396,7 +398,7 @@ def _stacked(stored: str, parts: tuple[str, ...], shape: tuple[int, ...]) -> Ite
     for expert in range(experts):
         for index, part in enumerate(parts):
             name, start = f"blocks.*.{EXPERTS}.{expert}.{part}.weight", expert * outputs
-            yield Place(
+            yield TensorPlace(
                 name, stored, (size, inputs), "weight", False, start + index * size,
                 experts * outputs,
             )  # fmt: skip
@@ -414,7 +416,7 @@ def _ending(path: str, names: Mapping[str, str]) -> str | None:
     return names[path]
 
 
-def check_size(place: Place, dimensions: Dimensions) -> None:
+def check_size(place: TensorPlace, dimensions: Dimensions) -> None:
     """Raise `BadModelFolder` if a matrix or bias has the wrong size.
 
     The right size is that of the configuration.
@@ -444,7 +446,7 @@ def _norm(module: str, kind: str) -> str:
 
 def _linear(
     stored: str, module: str, shape: tuple[int, ...], dimensions: Dimensions
-) -> Iterator[Place]:
+) -> Iterator[TensorPlace]:
     """Yield the parts of a linear module, side by side along its outputs."""
     kind = stored.rpartition(".")[2]
     is_transposed = module in TRANSPOSED and len(shape) == 2
@@ -458,5 +460,5 @@ def _linear(
         )
     for site, outputs in zip(sites, sizes, strict=True):
         name = f"blocks.*.{site}.{kind}"
-        yield Place(name, stored, (outputs, *inputs), role, is_transposed, start, total)
+        yield TensorPlace(name, stored, (outputs, *inputs), role, is_transposed, start, total)
         start += outputs

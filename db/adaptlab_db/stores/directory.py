@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from adaptlab_db.errors import BytesMissing, StoreUnreachable
 from adaptlab_db.stores.store import (
     KEY_PATTERN,
+    BytesPlace,
     KeptKey,
-    Place,
     StoreName,
     new_key,
     new_name,
@@ -40,7 +40,7 @@ class DirectoryStore:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> BytesPlace:
         """See `Store`."""
         owner = owner_of(session)
         key = new_key(owner, sha256)
@@ -58,9 +58,9 @@ class DirectoryStore:
                 incoming.unlink(missing_ok=True)
             for folder in (target.parent, target.parent.parent, self._root):
                 _make_durable(folder)
-        return Place(self.name, sha256, key)
+        return BytesPlace(self.name, sha256, key)
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         """See `Store`; returns at most 1 MiB."""
         with _translated(str(self._root)):
             try:
@@ -75,7 +75,7 @@ class DirectoryStore:
             raise BytesMissing(self.name, place.sha256)
         return content
 
-    def delete(self, session: Session, place: Place) -> None:
+    def delete(self, session: Session, place: BytesPlace) -> None:
         """See `Store`."""
         with _translated(str(self._root)):
             self._path(place.key, _KEY_OR_INCOMING).unlink(missing_ok=True)

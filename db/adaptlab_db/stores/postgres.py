@@ -6,7 +6,7 @@ from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.errors import BytesMissing
-from adaptlab_db.stores.store import POSTGRES, KeptKey, Place, StoreName
+from adaptlab_db.stores.store import POSTGRES, BytesPlace, KeptKey, StoreName
 from adaptlab_db.tables import ArtifactChunk
 
 CHUNK_BYTES = 2**20
@@ -20,14 +20,14 @@ class PostgresStore:
     name: StoreName = POSTGRES
     is_transactional = True
 
-    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> BytesPlace:
         """See `Store`; the artifact's own row can be written later."""
         for number, content in enumerate(of_equal_size(chunks)):
             row = {"sha256": sha256, "number": number, "content": content}
             session.execute(insert(ArtifactChunk), [row])
-        return Place(POSTGRES, sha256)
+        return BytesPlace(POSTGRES, sha256)
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         """See `Store`; returns at most the rest of the row that contains `start`."""
         number, offset = divmod(start, CHUNK_BYTES)
         length = min(stop - start, CHUNK_BYTES - offset)
@@ -43,7 +43,7 @@ class PostgresStore:
             raise BytesMissing(POSTGRES, place.sha256)
         return stored
 
-    def delete(self, session: Session, place: Place) -> None:
+    def delete(self, session: Session, place: BytesPlace) -> None:
         """See `Store`."""
         session.execute(
             delete(ArtifactChunk).where(ArtifactChunk.sha256 == place.sha256),

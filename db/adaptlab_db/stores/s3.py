@@ -15,7 +15,7 @@ from obstore.store import S3Store as Bucket
 from sqlalchemy.orm import Session
 
 from adaptlab_db.errors import BytesMissing, StoreUnreachable
-from adaptlab_db.stores.store import KeptKey, Place, StoreName, new_key, owner_of
+from adaptlab_db.stores.store import BytesPlace, KeptKey, StoreName, new_key, owner_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
@@ -52,7 +52,7 @@ class S3Store:
         self._where = f"{address.endpoint or 's3'}/{address.bucket}"
         self._bucket = _bucket(address)
 
-    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> BytesPlace:
         """See `Store`."""
         key = new_key(owner_of(session), sha256)
         with self._translated():
@@ -63,9 +63,9 @@ class S3Store:
                 chunk_size=PART_BYTES,
                 max_concurrency=UPLOADS_AT_ONCE,
             )
-        return Place(self.name, sha256, key)
+        return BytesPlace(self.name, sha256, key)
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         """See `Store`; returns at most 4 MiB."""
         end = min(stop, start + READ_BYTES)
         with self._translated():
@@ -77,7 +77,7 @@ class S3Store:
             raise BytesMissing(self.name, place.sha256)
         return bytes(content)
 
-    def delete(self, session: Session, place: Place) -> None:
+    def delete(self, session: Session, place: BytesPlace) -> None:
         """See `Store`."""
         with self._translated():
             obstore.delete(self._bucket, _key(place))
@@ -100,7 +100,7 @@ class S3Store:
             raise StoreUnreachable(self.name, self._where, str(error).split("\n")[0]) from error
 
 
-def _key(place: Place) -> str:
+def _key(place: BytesPlace) -> str:
     if place.key is None:
         raise ValueError(f"Artifact {place.sha256} has no key in the store s3.")
     return place.key

@@ -21,7 +21,7 @@ KEY_PATTERN = r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{64}-[0-9a-f]{24}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BytesPlace:
     """The place of an artifact's bytes; Postgres needs no key but the digest."""
 
     store: str
@@ -52,11 +52,11 @@ class Store(Protocol):
     name: StoreName
     is_transactional: bool
 
-    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> Place:
+    def put(self, session: Session, sha256: str, chunks: Iterable[bytes]) -> BytesPlace:
         """Store the concatenation of `chunks` durably, in full or not at all."""
         ...
 
-    def read(self, session: Session, place: Place, start: int, stop: int) -> bytes:
+    def read(self, session: Session, place: BytesPlace, start: int, stop: int) -> bytes:
         """Return at least one byte from `start` on, and none from `stop` on.
 
         Raises:
@@ -64,7 +64,7 @@ class Store(Protocol):
         """
         ...
 
-    def delete(self, session: Session, place: Place) -> None:
+    def delete(self, session: Session, place: BytesPlace) -> None:
         """Delete the bytes; no error if there are none."""
         ...
 

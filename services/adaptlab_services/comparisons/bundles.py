@@ -15,14 +15,14 @@ from sqlalchemy.orm import Session
 
 from adaptlab.bundle import contents
 from adaptlab.bundle.contents import (
-    Claim,
+    ClaimEvidence,
     CountedJob,
-    Evidence,
     FrozenJob,
     FrozenStudy,
     Manifest,
     SourceList,
     Sources,
+    StudyClaim,
     TableEvidence,
 )
 from adaptlab.bundle.decision import decision_text
@@ -35,7 +35,7 @@ from adaptlab.comparisons.table_comparison import table_warnings
 from adaptlab.values import Value
 from adaptlab_answers.queries import ColumnView
 from adaptlab_answers.studies import StudyView
-from adaptlab_db.tables import Attempt, Job, StudyJob
+from adaptlab_db.tables import AttemptRow, Job, StudyJob
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.comparisons.comparison_inputs import Strictness
@@ -43,7 +43,7 @@ from adaptlab_services.comparisons.comparison_rows import counted_jobs
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.comparisons.plot_drawing import drawn
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.results.bulk_rows import Units
 from adaptlab_services.results.row_formats import Batch, write_parquet
 from adaptlab_services.studies import studies
@@ -60,8 +60,8 @@ class FrozenDecision:
     """The content of a bundle; `tag` changes whenever its bytes would."""
 
     study: FrozenStudy
-    claim: Claim
-    evidence: Evidence
+    claim: StudyClaim
+    evidence: ClaimEvidence
     jobs: tuple[UUID, ...]
     software: dict[str, str]
     tag: str
@@ -92,13 +92,13 @@ def frozen(
     with units() as session:
         view = studies.get(session, study)
         if not view.terminal:
-            raise Conflict(
+            raise StateConflict(
                 "The study is still running, so its decision can still change. Wait until it "
                 "has ended, or cancel it.",
                 view.state,
             )
         if view.question is not None:
-            raise Conflict(
+            raise StateConflict(
                 "A bundle checks verdicts on a number of seeds that was fixed before, and this "
                 "study chose its own. `adaptlab studies explain --replay` checks its decisions "
                 "instead.",
@@ -111,15 +111,15 @@ def frozen(
         detail = (
             "The study has no scores, so there is no decision. Extend it to run its jobs again."
         )
-        raise Conflict(detail, view.state)
-    claim = Claim(
+        raise StateConflict(detail, view.state)
+    claim = StudyClaim(
         partial=view.state != "succeeded",
         level=strictness.level,
         margin=strictness.margin,
         warnings=table_warnings(tables),
         tables=tables,
     )
-    evidence = Evidence(tables=tuple(map(_evidence, read.tables)))
+    evidence = ClaimEvidence(tables=tuple(map(_evidence, read.tables)))
     software = _software()
     frozen_study = _frozen_study(view)
     tag = _tag((frozen_study, claim, evidence), jobs, software)
@@ -244,11 +244,11 @@ def _job_lines(units: Units, ids: Sequence[UUID], sources: SourceList) -> Iterat
 
 
 def _job_rows(session: Session, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+    latest = (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt)
     columns = (Job.id, Job.kind, Job.state, Job.attempt, Job.spec, Job.resolved_spec)
     query = (
-        select(*columns, Job.spec_digest, Attempt.environment)
-        .outerjoin(Attempt, latest)
+        select(*columns, Job.spec_digest, AttemptRow.environment)
+        .outerjoin(AttemptRow, latest)
         .where(Job.id.in_(ids))
         .order_by(Job.created_at, Job.id)
     )

@@ -9,18 +9,18 @@ from uuid import UUID
 from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.diagnosis import diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence
-from adaptlab.comparisons.diagnosis_rows import Place, base_evidence, evidence
+from adaptlab.comparisons.diagnosis_rows import SharedSetting, base_evidence, evidence
 from adaptlab.comparisons.metric_order import MetricOrder
 from adaptlab.comparisons.table_comparison import MethodDiagnosis
 from adaptlab.plugins.metric import METRICS, metric_named
 from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab_db.job_states import TERMINAL_STATES
-from adaptlab_services.comparisons.comparison_rows import Row, alone_of, measured_row
+from adaptlab_services.comparisons.comparison_rows import ComparedRow, alone_of, measured_row
 
 
 def diagnoses(
-    rows: Sequence[Row], comparison: Comparison, reference: Row | None
+    rows: Sequence[ComparedRow], comparison: Comparison, reference: ComparedRow | None
 ) -> Iterator[MethodDiagnosis]:
     """Yield diagnoses of the rows that are not best or have not learned.
 
@@ -46,13 +46,15 @@ def diagnoses(
             )
 
 
-def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -> Place | None:
+def _place(
+    rows: Sequence[ComparedRow], scored: Sequence[ComparedRow], comparison: Comparison
+) -> SharedSetting | None:
     """Return what the rows have in common, None if the task is not installed."""
     task = _task(scored)
     if task is None:
         return None
     running = (row for row in rows if any(job.state not in TERMINAL_STATES for job in row.jobs))
-    place = Place(
+    place = SharedSetting(
         task=task,
         chance=max(comparison.chance, task.constant_answer()),
         base=_base(scored),
@@ -66,14 +68,14 @@ def _place(rows: Sequence[Row], scored: Sequence[Row], comparison: Comparison) -
     return place if order is None else _by_metric(place, order)
 
 
-def _by_metric(place: Place, order: MetricOrder) -> Place:
+def _by_metric(place: SharedSetting, order: MetricOrder) -> SharedSetting:
     """Return the place of a table by a metric; its floor includes the base."""
     assert order.floor is not None
     chance = METRICS.get(order.metric).as_score(order.floor.value)
     return replace(place, metric=order.metric, chance=chance, alone=None)
 
 
-def _once(scored: Sequence[Row]) -> Iterator[Row]:
+def _once(scored: Sequence[ComparedRow]) -> Iterator[ComparedRow]:
     """Yield the rows without those that repeat the jobs of another."""
     seen: set[tuple[UUID, ...]] = set()
     for row in scored:
@@ -83,13 +85,13 @@ def _once(scored: Sequence[Row]) -> Iterator[Row]:
             yield row
 
 
-def _task(scored: Sequence[Row]) -> Task | None:
+def _task(scored: Sequence[ComparedRow]) -> Task | None:
     """Return the task, or None if its plug-in is no longer installed."""
     resolved = scored[0].jobs[0].resolved if scored else None
     return resolved.task if isinstance(resolved, ResolvedAdapt) else None
 
 
-def _could_be_best(row: Row, comparison: Comparison) -> bool:
+def _could_be_best(row: ComparedRow, comparison: Comparison) -> bool:
     """Return True if nothing is shown to be better, at any of its budgets."""
     return all(
         entry.could_be_best and entry.standing != "fails"
@@ -99,7 +101,7 @@ def _could_be_best(row: Row, comparison: Comparison) -> bool:
     )
 
 
-def _base(scored: Sequence[Row]) -> BaseEvidence | None:
+def _base(scored: Sequence[ComparedRow]) -> BaseEvidence | None:
     """Return the base model's evidence on its own tasks, from all jobs."""
     own: dict[str, Task] = {}
     shares: dict[str, list[float]] = defaultdict(list)

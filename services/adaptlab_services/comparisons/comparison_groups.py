@@ -14,7 +14,7 @@ from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.resolved import seedless_digest
 from adaptlab.statistics import Scores
-from adaptlab_services.comparisons.comparison_rows import Row
+from adaptlab_services.comparisons.comparison_rows import ComparedRow
 from adaptlab_services.results.scored_jobs import ScoredJob
 
 MOST_PAIRS = 1_000
@@ -31,7 +31,7 @@ class ComparedTable:
 
     base_model: str
     task: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     skipped: tuple[MissingScores, ...] = ()
     axis: BudgetAxis = PARAMETERS
     answers: tuple[tuple[int, str], ...] = ()
@@ -105,17 +105,17 @@ def _table(label: str, jobs: Sequence[ScoredJob]) -> ComparedTable:
     return ComparedTable(", ".join(bases), label, tuple(_distinct(rows)), axis=axis)
 
 
-def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool) -> Row:
+def _row(jobs: Sequence[ScoredJob], references: frozenset[str], *, on_base: bool) -> ComparedRow:
     spec = jobs[0].spec
     name = str((spec.method or {})["name"])
     label = name if spec.adapter is None else f"{name} (imported)"
     label = f"{label} on {spec.base_model}" if on_base else label
     if name in references:
-        return Row(label, None, "reference", tuple(jobs))
-    return Row(label, spec.budget.requested, "method", tuple(jobs))
+        return ComparedRow(label, None, "reference", tuple(jobs))
+    return ComparedRow(label, spec.budget.requested, "method", tuple(jobs))
 
 
-def _distinct(rows: Sequence[Row]) -> Iterator[Row]:
+def _distinct(rows: Sequence[ComparedRow]) -> Iterator[ComparedRow]:
     """Yield the rows with distinct labels.
 
     Rows with equal labels get the knobs in which they differ, otherwise the ids of their jobs.

@@ -15,11 +15,11 @@ from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.plugins.task import TASKS
 from adaptlab.studies.study_plan import Role
-from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
+from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView, StudyName
 from adaptlab_answers.studies import StudyJobView
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
-from adaptlab_services.comparisons.comparison_rows import Row, live_text
+from adaptlab_services.comparisons.comparison_rows import ComparedRow, live_text
 from adaptlab_services.results import scored_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -69,7 +69,7 @@ class InputRow:
     jobs: tuple[InputJob, ...]
 
     @classmethod
-    def of(cls, row: Row) -> "InputRow":
+    def of(cls, row: ComparedRow) -> "InputRow":
         """Return the input for a row whose results were read."""
         return cls(row.method, row.budget, row.role, tuple(map(InputJob.of, row.jobs)))
 
@@ -136,13 +136,13 @@ class ComparisonInputs:
         """Return the digests of the computed tables, in order."""
         return tuple(table.digest(self.strictness) for table in self.tables)
 
-    def comparison(self, computed: Iterable[TableComparison]) -> JobComparison:
+    def comparison(self, computed: Iterable[TableComparison]) -> JobComparisonView:
         """Return the comparison of these tables, computed in the same order."""
         tables = tuple(
             inputs.brought_up_to_date(table)
             for inputs, table in zip(self.tables, computed, strict=True)
         )
-        comparison = JobComparison(
+        comparison = JobComparisonView(
             warnings=table_warnings(tables),
             level=self.strictness.level,
             margin=self.strictness.margin,
@@ -150,7 +150,7 @@ class ComparisonInputs:
         )
         if self.study is None:
             return comparison
-        return StudyComparison(study=self.study, **dict(comparison))
+        return StudyComparisonView(study=self.study, **dict(comparison))
 
 
 @cache

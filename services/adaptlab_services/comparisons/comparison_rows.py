@@ -75,7 +75,7 @@ class JobProgress(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One method at one budget of a table, with its jobs.
 
     Seeds that were added later belong to a further job. `budget` is None if the row is the same at
@@ -192,7 +192,7 @@ def _lost_seeds(job: ScoredJob) -> Iterator[int]:
                 yield seed
 
 
-def compared_method(row: Row) -> ComparedMethod:
+def compared_method(row: ComparedRow) -> ComparedMethod:
     """Return the jobs, effort and settings of a row."""
     training = row.jobs[0].spec.training
     passes = [one for job in row.jobs for one in _passes(job)]
@@ -219,7 +219,7 @@ def compared_method(row: Row) -> ComparedMethod:
     )
 
 
-def _moved(row: Row) -> float | None:
+def _moved(row: ComparedRow) -> float | None:
     """Return the largest deviation of attention, None if not recorded."""
     deviations = [value for job in row.jobs for value in job.deviations.values()]
     return max((value for value in deviations if math.isfinite(value)), default=None)
@@ -234,13 +234,13 @@ def _passes(job: ScoredJob) -> Iterator[Passes]:
             yield spec.method.passes(replicate.steps, shape)
 
 
-def _demonstrated(row: Row) -> int | None:
+def _demonstrated(row: ComparedRow) -> int | None:
     """Return the demonstrations of a row's method, None if it has none."""
     spec = row.jobs[0].resolved
     return spec.method.demonstrated() if isinstance(spec, ResolvedAdapt) else None
 
 
-def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
+def counted_jobs(rows: Sequence[ComparedRow]) -> tuple[tuple[str, ScoredJob], ...]:
     """Return the jobs whose scores count, once each, with labels for warnings."""
     labelled: dict[UUID, tuple[str, ScoredJob]] = {}
     for row in rows:
@@ -250,7 +250,7 @@ def counted_jobs(rows: Sequence[Row]) -> tuple[tuple[str, ScoredJob], ...]:
     return tuple(labelled.values())
 
 
-def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
+def compared_jobs(rows: Sequence[ComparedRow]) -> tuple[ComparedJob, ...]:
     """Return the jobs whose settings must agree, once each, with labels.
 
     Rows that only repeat another row with other training serve the diagnosis and are left out.
@@ -264,7 +264,7 @@ def compared_jobs(rows: Sequence[Row]) -> tuple[ComparedJob, ...]:
     )
 
 
-def measured_row(row: Row, metric: Metric | None = None) -> MeasuredRow | None:
+def measured_row(row: ComparedRow, metric: Metric | None = None) -> MeasuredRow | None:
     """Return the row for a diagnosis, with scores by a metric if given.
 
     None if it has no scores, was not trained here, or a plug-in is not installed.
@@ -303,14 +303,14 @@ def _held_out(evaluation: Evaluation, metric: Metric | None) -> float:
     return 0.0 if value is None else metric.as_score(value)
 
 
-def _seconds_per_step(row: Row) -> float | None:
+def _seconds_per_step(row: ComparedRow) -> float | None:
     """Return the time per step of a replicate, None if it was not measured."""
     timed = [job for job in row.jobs if job.seconds is not None]
     steps = sum(one.steps for job in timed for one in job.replicates)
     return math.fsum(job.seconds or 0.0 for job in timed) / steps if steps else None
 
 
-def missing_scores(row: Row) -> Iterator[MissingScores]:
+def missing_scores(row: ComparedRow) -> Iterator[MissingScores]:
     """Yield the seeds without a score, job by job."""
     scored = {evaluation.seed for evaluation in row.evaluations()}
     for job in row.jobs:
@@ -327,7 +327,7 @@ def missing_scores(row: Row) -> Iterator[MissingScores]:
             )
 
 
-def forgetting(row: Row) -> MethodForgetting | None:
+def forgetting(row: ComparedRow) -> MethodForgetting | None:
     """Return the row's effect on the base model's own tasks, if measured."""
     scores = [
         # Replicates are numbered within a job, and a row may have several jobs.
@@ -341,7 +341,7 @@ def forgetting(row: Row) -> MethodForgetting | None:
     return MethodForgetting(method=row.method, label=row.label, budget=row.budget, changes=changes)
 
 
-def metric(row: Row, level: float, ordered: MetricRow | None) -> MethodMetric | None:
+def metric(row: ComparedRow, level: float, ordered: MetricRow | None) -> MethodMetric | None:
     """Return the task's metric of a row, None if it is the compared score.
 
     Limits are those of a typical seed at this level, None if not all seeds have the metric. They
@@ -369,7 +369,7 @@ def metric(row: Row, level: float, ordered: MetricRow | None) -> MethodMetric | 
     )
 
 
-def carried(row: Row) -> Iterator[MethodCarried]:
+def carried(row: ComparedRow) -> Iterator[MethodCarried]:
     """Yield the scores of what was found, on other base models."""
     names = dict.fromkeys(name for job in row.jobs for name in job.carried)
     for name in names:
@@ -403,7 +403,7 @@ def live_text(method: str, budget: int | None, job: JobProgress, *, is_alone: bo
     return f"{first_in_sentence(name)} {_why(job)}."
 
 
-def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
+def base_warnings(rows: Sequence[ComparedRow]) -> tuple[ComparisonWarning, ...]:
     """Return the warnings about base models, by name.
 
     They are about those that have not learned their own tasks, and about imported ones.
@@ -420,7 +420,7 @@ def base_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
     )
 
 
-def alone_of(rows: Sequence[Row]) -> float | None:
+def alone_of(rows: Sequence[ComparedRow]) -> float | None:
     """Return the mean accuracy of the base model alone on the rows' task.
 
     None if it was not measured.
@@ -429,25 +429,25 @@ def alone_of(rows: Sequence[Row]) -> float | None:
     return math.fsum(accuracies) / len(accuracies) if accuracies else None
 
 
-def chance_of(row: Row) -> float:
+def chance_of(row: ComparedRow) -> float:
     """Return the accuracy of guessing on the task of a row."""
     resolved = row.jobs[0].resolved
     return resolved.task.chance() if isinstance(resolved, ResolvedAdapt) else 0.0
 
 
-def _guessing(row: Row) -> float:
+def _guessing(row: ComparedRow) -> float:
     """Return the accuracy of guessing or of the most common answer."""
     majorities = (one.majority for one in row.evaluations())
     return floor_of(chance_of(row), majorities, None).accuracy
 
 
-def constant_of(row: Row) -> float:
+def constant_of(row: ComparedRow) -> float:
     """Return the accuracy of the best constant answer to the task of a row."""
     resolved = row.jobs[0].resolved
     return resolved.task.constant_answer() if isinstance(resolved, ResolvedAdapt) else 0.0
 
 
-def unread_warnings(rows: Sequence[Row]) -> tuple[ComparisonWarning, ...]:
+def unread_warnings(rows: Sequence[ComparedRow]) -> tuple[ComparisonWarning, ...]:
     """Return a warning for each plug-in that jobs name and is not installed."""
     labels: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -491,7 +491,7 @@ def _own_scores(jobs: Sequence[ScoredJob]) -> tuple[OwnScore, ...]:
     )
 
 
-def _part(row: Row, job: ScoredJob) -> str:
+def _part(row: ComparedRow, job: ScoredJob) -> str:
     return _name(row.label, job.spec.seeds, is_alone=len(row.jobs) == 1)
 
 
@@ -516,7 +516,7 @@ def _why(job: JobProgress) -> str:
             return f"is {job.state}"
 
 
-def _sweep(row: Row) -> Iterator[TriedTrial]:
+def _sweep(row: ComparedRow) -> Iterator[TriedTrial]:
     replicates = [replicate for job in row.jobs for replicate in job.replicates]
     for number, trial in enumerate(row.jobs[0].spec.training.trials):
         of_trial = [replicate for replicate in replicates if replicate.trial == number]

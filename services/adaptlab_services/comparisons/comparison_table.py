@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison
 from adaptlab.comparisons.table_rows import table_rows
 from adaptlab.spreadsheet import harmless
-from adaptlab_answers.comparisons import JobComparison
+from adaptlab_answers.comparisons import JobComparisonView
 
 COLUMNS: tuple[str, ...] = (
     "base_model",
@@ -53,7 +53,7 @@ COLUMNS: tuple[str, ...] = (
 Line = Mapping[str, object]
 
 
-def csv_text(comparison: JobComparison) -> str:
+def csv_text(comparison: JobComparisonView) -> str:
     """Return the comparison as CSV; scores are shares of items from 0 to 1.
 
     An apostrophe precedes texts that a spreadsheet would compute.

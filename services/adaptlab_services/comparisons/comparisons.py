@@ -13,7 +13,7 @@ from adaptlab.comparisons.metric_order import MetricRow
 from adaptlab.comparisons.row_names import first_in_sentence
 from adaptlab.comparisons.table_comparison import MissingScores, TableComparison, with_reports
 from adaptlab.studies.study_plan import SkippedCell
-from adaptlab_answers.comparisons import JobComparison, StudyComparison, StudyName
+from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView, StudyName
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_services.comparisons.comparison_diagnoses import diagnoses
 from adaptlab_services.comparisons.comparison_groups import (
@@ -30,7 +30,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
     TableInputs,
 )
 from adaptlab_services.comparisons.comparison_rows import (
-    Row,
+    ComparedRow,
     alone_of,
     base_warnings,
     carried,
@@ -44,7 +44,7 @@ from adaptlab_services.comparisons.comparison_rows import (
     unread_warnings,
 )
 from adaptlab_services.comparisons.seen_seeds import with_seen
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.studies import studies
 
@@ -76,12 +76,12 @@ class StudyQuestion:
     """The study, if it was just read."""
 
     def inputs(self, session: Session) -> ComparisonInputs:
-        """Return the current inputs, without measurements; raises `NotFound`."""
+        """Return the current inputs, without measurements; raises `ResourceNotFound`."""
         view = self.view or studies.get(session, self.study)
         return ComparisonInputs(_name(view), study_tables(view), self.strictness)
 
     def read(self, session: Session) -> ReadTables:
-        """Read all measurements; raises `NotFound`."""
+        """Read all measurements; raises `ResourceNotFound`."""
         view = studies.get(session, self.study)
         tables = with_seen(session, tables_of_study(session, view))
         return ReadTables(_name(view), tables, self.strictness)
@@ -111,7 +111,7 @@ class JobsQuestion:
         jobs = scored_jobs(session, self.job_ids)
         for job_id in self.job_ids:
             if job_id not in jobs:
-                raise NotFound("job", job_id)
+                raise ResourceNotFound("job", job_id)
         grouped = tables_of_jobs(tuple(jobs.values()))
         check_pairs(grouped)
         return ReadTables(None, with_seen(session, grouped), self.strictness)
@@ -120,19 +120,21 @@ class JobsQuestion:
 Question = StudyQuestion | JobsQuestion
 
 
-def of_study(session: Session, study: str, strictness: Strictness = AS_USUAL) -> StudyComparison:
-    """Compute the comparison of a study by id or name; raises `NotFound`.
+def of_study(
+    session: Session, study: str, strictness: Strictness = AS_USUAL
+) -> StudyComparisonView:
+    """Compute the comparison of a study by id or name; raises `ResourceNotFound`.
 
     This simple version holds the transaction while it computes. Servers use `ComparisonRuns`.
     """
     comparison = computed(StudyQuestion(study, strictness).read(session))
-    assert isinstance(comparison, StudyComparison)
+    assert isinstance(comparison, StudyComparisonView)
     return comparison
 
 
 def of_jobs(
     session: Session, job_ids: Sequence[UUID], strictness: Strictness = AS_USUAL
-) -> JobComparison:
+) -> JobComparisonView:
     """Compute the comparison of any adaptations, as `of_study` does.
 
     Raises what `JobsQuestion.read` raises.
@@ -140,7 +142,7 @@ def of_jobs(
     return computed(JobsQuestion(tuple(job_ids), strictness).read(session))
 
 
-def computed(read: ReadTables) -> JobComparison:
+def computed(read: ReadTables) -> JobComparisonView:
     """Compute the comparison of these tables."""
     return read.inputs().comparison(compared(read.tables, read.strictness))
 
@@ -160,7 +162,7 @@ def tables_of_study(session: Session, view: StudyView) -> tuple[ComparedTable, .
 
 def _measured(table: TableInputs, jobs: Mapping[UUID, ScoredJob]) -> ComparedTable:
     rows = tuple(
-        Row(row.method, row.budget, row.role, tuple(jobs[job.id] for job in row.jobs))
+        ComparedRow(row.method, row.budget, row.role, tuple(jobs[job.id] for job in row.jobs))
         for row in table.rows
     )
     place = (table.base_model, table.task)
@@ -269,7 +271,7 @@ def _ordered_by_metric(comparison: Comparison | None) -> dict[str, MetricRow]:
 
 
 def _comparison(
-    table: ComparedTable, reference: Row | None, strictness: Strictness
+    table: ComparedTable, reference: ComparedRow | None, strictness: Strictness
 ) -> Comparison | None:
     if not (scores := table.scores()):
         return None
@@ -289,7 +291,7 @@ def _comparison(
     )
 
 
-def reference_of(rows: Sequence[Row]) -> Row | None:
+def reference_of(rows: Sequence[ComparedRow]) -> ComparedRow | None:
     """Return the scored reference with the most trainable parameters, if any.
 
     It shows what can be learned, and at what cost. Of two equally large ones, the one that starts

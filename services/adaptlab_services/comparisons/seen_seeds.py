@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from adaptlab.comparisons.report import SeenSeeds
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics.failing import floor_of
-from adaptlab_db.tables import Evaluation, Job, Replicate
+from adaptlab_db.tables import EvaluationRow, Job, Replicate
 from adaptlab_services.comparisons.comparison_groups import ComparedTable
 from adaptlab_services.results.scored_jobs import ScoredJob
 
@@ -92,9 +92,9 @@ def _seeds(session: Session, own: Sequence[UUID], kinds: set[Kind]) -> Sequence[
 
     A job of which all seeds diverged has one row without them.
     """
-    adapted, base = aliased(Evaluation), aliased(Evaluation)
+    adapted, base = aliased(EvaluationRow), aliased(EvaluationRow)
 
-    def on_own_task(scored: type[Evaluation], *, attached: bool) -> ColumnElement[bool]:
+    def on_own_task(scored: type[EvaluationRow], *, attached: bool) -> ColumnElement[bool]:
         return and_(
             scored.job_id == Job.id,
             scored.attempt == Job.attempt,

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.values import Value
-from adaptlab_answers.comparisons import JobComparison
+from adaptlab_answers.comparisons import JobComparisonView
 from adaptlab_services.comparisons.comparison_inputs import ComparisonInputs
 
 
@@ -51,11 +51,11 @@ class StoredComparison:
         read = TableMethods.model_validate_json
         return tuple(read(content, extra="ignore") for content in self.contents)
 
-    def whole(self) -> JobComparison:
+    def whole(self) -> JobComparisonView:
         """Return the comparison with all tables."""
         return self.part(range(len(self.contents)))
 
-    def part(self, numbers: range) -> JobComparison:
+    def part(self, numbers: range) -> JobComparisonView:
         """Return the comparison with consecutive tables and their warnings only."""
         chosen = slice(numbers.start, numbers.stop)
         inputs = replace(self.inputs, tables=self.inputs.tables[chosen])

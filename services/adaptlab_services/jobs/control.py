@@ -15,7 +15,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob, StudyPass, asked_columns
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
@@ -45,12 +45,14 @@ def pause(session: Session, principal: Principal, job_id: UUID) -> Controlled:
     """Take a job out of its queue, or ask its worker to stop.
 
     The worker is asked to save the job's state first. Repeating the call changes nothing. Raises
-    `NotFound`, `Forbidden`, and `Conflict` for a job that waits for another, is being cancelled or
-    has ended.
+    `ResourceNotFound`, `Forbidden`, and `StateConflict` for a job that waits for another, is being
+    cancelled or has ended.
     """
     job = _locked(session, job_id)
     if job.state == "waiting" or job.state in TERMINAL_STATES or job.cancel_requested_at:
-        raise Conflict(f"{_described(job)}. Only a queued or running job can be paused.", job.state)
+        raise StateConflict(
+            f"{_described(job)}. Only a queued or running job can be paused.", job.state
+        )
     if job.state == "queued":
         change = Change("paused", "paused_by_user", data={"by": principal.name})
         move(session, [Job.id == job_id, Job.state == "queued"], change)
@@ -71,12 +73,13 @@ def resume(
     """Queue a paused job again; it resumes from its saved state.
 
     A request to pause that no worker has followed yet is withdrawn. A job that was not paused does
-    not change. Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `Conflict` for a job
-    that has ended, and `InvalidSpec` if a folder below `roots` that it reads is gone or changed.
+    not change. Raises `ResourceNotFound`, `Forbidden`, `LimitReached`, `QuotaReached`,
+    `StateConflict` for a job that has ended, and `InvalidSpec` if a folder below `roots` that it
+    reads is gone or changed.
     """
     job = _locked(session, job_id)
     if job.state in TERMINAL_STATES:
-        raise Conflict(f"{_described(job)}. Retry it to run it again.", job.state)
+        raise StateConflict(f"{_described(job)}. Retry it to run it again.", job.state)
     queues: tuple[str, ...] = ()
     if job.state == "paused":
         _check_folders(session, job, roots)
@@ -105,14 +108,15 @@ def retry(
     The new job replaces the old one in studies that were not cancelled. A job has at most one
     retry, which repeated calls return; the retry can be retried too.
 
-    Raises `NotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `Conflict` for a job that has
-    not ended or has succeeded, and `InvalidSpec` if a job that it builds on has failed, a dataset
-    of it was deleted, or a folder that it reads below `roots` is gone or has changed.
+    Raises `ResourceNotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `StateConflict` for a
+    job that has not ended or has succeeded, and `InvalidSpec` if a job that it builds on has
+    failed, a dataset of it was deleted, or a folder that it reads below `roots` is gone or has
+    changed.
     """
     study_lock.take(session)
     job = _locked(session, job_id)
     if job.state not in LOST_STATES:
-        raise Conflict(
+        raise StateConflict(
             f"{_described(job)}. Only a job that failed or was cancelled can be retried.", job.state
         )
     earlier = session.scalars(select(Job.id).where(Job.retry_of == job_id)).one_or_none()
@@ -135,7 +139,7 @@ def _locked(session: Session, job_id: UUID) -> Job:
     query = select(Job).where(Job.id == job_id).with_for_update()
     job = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if job is None:
-        raise NotFound("job", job_id)
+        raise ResourceNotFound("job", job_id)
     session.expunge(job)  # keeps the row as it was, whatever changes afterwards
     access.check_change(session, job.owner_id, job.project_id)
     return job

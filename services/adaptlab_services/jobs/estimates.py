@@ -39,7 +39,7 @@ from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.text.lengths import MeanBytes
 from adaptlab_answers.jobs import Basis, Estimate
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import AttemptRow, Job
 from adaptlab_services.models import datasets
 
 LATEST_RUNS = 5
@@ -260,13 +260,13 @@ def _latest(alike: Sequence[_Likeness]) -> Select[Any]:
     newest = (Job.created_at.desc(), Job.id.desc())
     jobs = select(Job.id).where(*among).order_by(*newest).limit(LATEST_JOBS)
     candidates = jobs.correlate(wanted).lateral("candidates")
-    measured = (Job.resolved_spec, Attempt.usage, Attempt.environment)
+    measured = (Job.resolved_spec, AttemptRow.usage, AttemptRow.environment)
     runs = (
-        select(*measured, Attempt.started_at, Attempt.ended_at, Job.created_at, Job.id)
+        select(*measured, AttemptRow.started_at, AttemptRow.ended_at, Job.created_at, Job.id)
         .join(candidates, candidates.c.id == Job.id)
-        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        .join(AttemptRow, (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt))
         .where(Job.state == "succeeded", Job.queue == wanted.c.queue, *which)
-        .where(Attempt.usage.is_not(None), Attempt.ended_at.is_not(None))
+        .where(AttemptRow.usage.is_not(None), AttemptRow.ended_at.is_not(None))
         .order_by(*newest)
         .limit(LATEST_RUNS)
         .correlate(wanted)

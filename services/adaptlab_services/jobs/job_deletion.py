@@ -16,7 +16,7 @@ from adaptlab.errors import Problem
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, StudyPass
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, Forbidden, NotFound, StillNeeded
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict, StillNeeded
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
@@ -27,7 +27,7 @@ MOST_NEEDS = 100
 """Number of needs of each kind that a refusal lists."""
 
 
-class Need(NamedTuple):
+class NeededJob(NamedTuple):
     """A job, and what needs it."""
 
     job_id: UUID
@@ -70,7 +70,7 @@ def delete_selected(session: Session, job_ids: Collection[UUID]) -> Selection:
             try:
                 with session.begin_nested():
                     _delete(session, job_id)
-            except (Conflict, Forbidden, NotFound) as refusal:
+            except (StateConflict, Forbidden, ResourceNotFound) as refusal:
                 refused[job_id] = str(refusal)
             else:
                 deleted.append(job_id)
@@ -84,10 +84,10 @@ def _delete(session: Session, job_id: UUID) -> Any:  # the row of the job
     """Delete a job; the caller holds the lock of studies."""
     (job,) = lock(session, [job_id]) or (None,)
     if job is None:
-        raise NotFound("job", job_id)
+        raise ResourceNotFound("job", job_id)
     access.check_admin(session, job.project_id)
     if job.state not in TERMINAL_STATES:
-        raise Conflict(f"The job {job_id} is {job.state}. Cancel it first.", job.state)
+        raise StateConflict(f"The job {job_id} is {job.state}. Cancel it first.", job.state)
     if needs := tuple(needs_of(session, [job_id])):
         raise StillNeeded(f"The job {job_id}", [need.problem for need in needs])
     remove(session, [job_id])
@@ -126,25 +126,25 @@ def lock(
     return session.execute(query.where(*conditions).order_by(Job.id).with_for_update()).all()
 
 
-def needs_of(session: Session, job_ids: Collection[UUID]) -> Iterator[Need]:
+def needs_of(session: Session, job_ids: Collection[UUID]) -> Iterator[NeededJob]:
     """Yield what needs these jobs, other than each other."""
     if not job_ids:
         return
     for job_id, study_id, name in session.execute(_in_studies(job_ids)):
         detail = f"The study {name!r} ({study_id}) has it."
-        yield Need(job_id, Problem("/path/job_id", "needed_by_study", detail))
+        yield NeededJob(job_id, Problem("/path/job_id", "needed_by_study", detail))
     for job_id, name, other in session.execute(_on_base_models(job_ids)):
         detail = f"The job {other} uses the base model {name!r} that it created."
-        yield Need(job_id, Problem("/path/job_id", "needed_by_job", detail))
+        yield NeededJob(job_id, Problem("/path/job_id", "needed_by_job", detail))
     for job_id, name, project in session.execute(
         _shared(job_ids), execution_options=ACROSS_PROJECTS
     ):
         detail = f"The base model {name!r} that it created is shared with the project {project!r}."
         problem = Problem("/path/job_id", "needed_by_share", f"{detail} Take it back first.")
-        yield Need(job_id, problem)
+        yield NeededJob(job_id, problem)
     for job_id, other in session.execute(_measuring(job_ids)):
         detail = f"The theory check {other} measures its adaptation."
-        yield Need(job_id, Problem("/path/job_id", "needed_by_check", detail))
+        yield NeededJob(job_id, Problem("/path/job_id", "needed_by_check", detail))
 
 
 def remove(session: Session, job_ids: Sequence[UUID]) -> None:

@@ -41,7 +41,7 @@ from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.session import long_pause
 from adaptlab_db.tables import Job
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.jobs import estimates, gpu_needs, slow_precision, transit_sizes
 from adaptlab_services.jobs.gpu_needs import NO_NEEDS, GpuNeeds
 from adaptlab_services.jobs.rows import NewJob, insert_job
@@ -131,7 +131,7 @@ def create(
     folders, and `most_queued` is the number of jobs that one owner can have waiting or queued. The
     `entry` of the audit log is written with a new job, not when an earlier answer is repeated.
     `asked` is the request to which the idempotency key belongs, if it is not the spec.
-    Raises `InvalidSpec` for a spec that cannot be run, `Conflict` for a taken name,
+    Raises `InvalidSpec` for a spec that cannot be run, `StateConflict` for a taken name,
     `IdempotencyMismatch` for a key that was used with another spec, `LimitReached`, `QuotaReached`,
     and `Forbidden` for callers who may not submit to the project.
     """
@@ -199,23 +199,23 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
 
 
 def get(session: Session, job_id: UUID) -> JobView:
-    """Return one job; raises `NotFound`."""
+    """Return one job; raises `ResourceNotFound`."""
     rows = columns_of(session.execute(job_rows().where(Job.id == job_id)))
     if not rows:
-        raise NotFound("job", job_id)
+        raise ResourceNotFound("job", job_id)
     return current_view(session, rows[0])
 
 
 def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
     """Cancel a job at once, or ask the worker that runs it to stop.
 
-    A job that has ended does not change, and neither does a repeated call. Raises `NotFound`, and
-    `Forbidden` for callers who are neither the job's owner nor an operator.
+    A job that has ended does not change, and neither does a repeated call. Raises
+    `ResourceNotFound`, and `Forbidden` for callers who are neither the job's owner nor an operator.
     """
     query = select(Job.owner_id, Job.project_id).where(Job.id == job_id)
     job = session.execute(query).one_or_none()
     if job is None:
-        raise NotFound("job", job_id)
+        raise ResourceNotFound("job", job_id)
     access.check_change(session, job.owner_id, job.project_id)
     return stop(session, principal, job_id)
 
@@ -278,7 +278,7 @@ def _create_adaptation(
     if base.is_ready and not base_models.is_still_ready(session, name, base.job_id):
         base_models.forget(session, name)
         base_models.usable_base(session, name)  # raises the error for one that was deleted
-        raise Conflict(
+        raise StateConflict(
             f"The base model {name!r} has changed because the database was restored or "
             "replaced. Nothing was created. Send the request again."
         )
@@ -332,7 +332,7 @@ def base_of(
         with session.begin_nested():
             new = _insert(session, principal, spec, resolved, is_ready=True)
             base_models.register(session, spec.name, new.job["id"])
-    except Conflict:
+    except StateConflict:
         # Somebody else may have created the same model since the lookup.
         if (name := base_models.equal_to(session, digest, spec.name)) is not None:
             return name, ()

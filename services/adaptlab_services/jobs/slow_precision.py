@@ -6,7 +6,7 @@ from sqlalchemy import Double, select
 from sqlalchemy.orm import Session
 
 from adaptlab.specs.resolved import Resolved
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import AttemptRow, Job
 
 LATEST_JOBS = 200
 """Number of jobs among which measurements are searched."""
@@ -34,12 +34,12 @@ def _latest(session: Session, queue: str, family: str) -> float | None:
     """Return what the latest run of a family on a queue has measured."""
     newest = (Job.created_at.desc(), Job.id.desc())
     latest = select(Job.id).order_by(*newest).limit(LATEST_JOBS).subquery()
-    cost = Attempt.environment["bfloat16_cost"].astext.cast(Double)
+    cost = AttemptRow.environment["bfloat16_cost"].astext.cast(Double)
     return session.scalar(
         select(cost)
-        .join(Job, Job.id == Attempt.job_id)
+        .join(Job, Job.id == AttemptRow.job_id)
         .join(latest, latest.c.id == Job.id)
         .where(Job.queue == queue, Job.family == family, cost.is_not(None))
-        .order_by(Attempt.started_at.desc())
+        .order_by(AttemptRow.started_at.desc())
         .limit(1)
     )

@@ -27,7 +27,7 @@ from adaptlab.plugins.task import TASKS
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.job_states import TERMINAL_STATES
-from adaptlab_db.tables import Attempt, BaseModel, Job, JobMetric, Project, User, Worker
+from adaptlab_db.tables import AttemptRow, BaseModel, Job, JobMetric, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services.lifecycle.root_needs import unread_roots
 from adaptlab_services.querying.job_fields import name_of_job
@@ -58,7 +58,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
             User.name.label("owner"),
             Project.name.label("project"),
             Worker.host.label("host"),
-            Attempt.first_step_at,
+            AttemptRow.first_step_at,
             JobMetric.mean.label("accuracy"),
             case((Job.task.in_(_tasks_on_records()), dataset)).label("dataset"),
             func.clock_timestamp().label("now"),
@@ -66,7 +66,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
         .join(User, User.id == Job.owner_id)
         .join(Project, Project.id == Job.project_id)
         .outerjoin(Worker, Worker.id == Job.worker_id)
-        .outerjoin(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        .outerjoin(AttemptRow, (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt))
         .outerjoin(JobMetric, (JobMetric.job_id == Job.id) & (JobMetric.name == "accuracy"))
     )
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError
 from adaptlab.specs.resolved import readable
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab_db.tables import Job, TrainingState
+from adaptlab_db.tables import Job, TrainingStateRow
 from adaptlab_services.jobs import estimates
 
 SAFETY = 1.4
@@ -23,8 +23,8 @@ def ends_within(session: Session, job_id: UUID, seconds: float) -> bool:
     that claims the job fails it.
     """
     row = session.execute(
-        select(Job.resolved_spec, Job.queue, Job.total_steps, TrainingState.step)
-        .outerjoin(TrainingState, TrainingState.job_id == Job.id)
+        select(Job.resolved_spec, Job.queue, Job.total_steps, TrainingStateRow.step)
+        .outerjoin(TrainingStateRow, TrainingStateRow.job_id == Job.id)
         .where(Job.id == job_id)
     ).one()
     try:

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import Problem
-from adaptlab_db.tables import Checkpoint, Job
+from adaptlab_db.tables import CheckpointRow, Job
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.lifecycle.claims import Lease, held
 from adaptlab_services.lifecycle.poison import furthest_step
@@ -67,11 +67,11 @@ def _stored_seeds() -> ScalarSelect[int]:
     Only checkpoints of the attempt count.
     """
     return (
-        select(func.count(Checkpoint.seed.distinct()))
+        select(func.count(CheckpointRow.seed.distinct()))
         .where(
-            Checkpoint.job_id == Job.id,
-            Checkpoint.attempt == Job.attempt,
-            Checkpoint.kind == "base_model",
+            CheckpointRow.job_id == Job.id,
+            CheckpointRow.attempt == Job.attempt,
+            CheckpointRow.kind == "base_model",
         )
         .correlate(Job)
         .scalar_subquery()

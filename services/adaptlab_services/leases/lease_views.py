@@ -128,7 +128,7 @@ class HeartbeatAnswer(Value):
     command: Literal["continue", "stop", "pause"]
 
 
-class NewRecords(Value):
+class NewEvents(Value):
     """Events of a run, in the order in which they happened.
 
     `artifacts` has the SHA-256 of stored content for every path that an event names. Paths are only

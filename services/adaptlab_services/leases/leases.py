@@ -37,7 +37,7 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.job_states import AttemptOutcome
 from adaptlab_db.session import one_by_one
-from adaptlab_db.tables import Attempt, Job, LeaseArtifact
+from adaptlab_db.tables import AttemptRow, Job, LeaseArtifact
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.leases import claiming, recording
 from adaptlab_services.leases.lease_ends import (
@@ -480,11 +480,11 @@ def _first(session: Session, lease: Lease, choices: Sequence[Choice]) -> tuple[M
 def _has_ended(session: Session, lease: Lease, outcomes: set[AttemptOutcome]) -> bool:
     return (
         session.execute(
-            select(Attempt.attempt).where(
-                Attempt.job_id == lease.job_id,
-                Attempt.attempt == lease.attempt,
-                Attempt.claim_id == lease.claim_id,
-                Attempt.outcome.in_(outcomes),
+            select(AttemptRow.attempt).where(
+                AttemptRow.job_id == lease.job_id,
+                AttemptRow.attempt == lease.attempt,
+                AttemptRow.claim_id == lease.claim_id,
+                AttemptRow.outcome.in_(outcomes),
             )
         ).one_or_none()
         is not None

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Value
 from adaptlab_answers.moments import Moment
 from adaptlab_answers.server import WorkerView
-from adaptlab_db.tables import Attempt, Job
+from adaptlab_db.tables import AttemptRow, Job
 
 
 class QueueView(Value):
@@ -75,10 +75,10 @@ def running_by_worker(session: Session) -> Mapping[UUID, Sequence[RunningJob]]:
     Only jobs that the caller can see are included.
     """
     rows = session.execute(
-        select(Attempt.worker_id, Job, Attempt.started_at, Attempt.environment)
-        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt))
+        select(AttemptRow.worker_id, Job, AttemptRow.started_at, AttemptRow.environment)
+        .join(AttemptRow, (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt))
         .where(Job.state == "running")
-        .order_by(Attempt.started_at, Job.id)
+        .order_by(AttemptRow.started_at, Job.id)
     )
     by_worker: dict[UUID, list[RunningJob]] = {}
     for worker_id, job, started_at, environment in rows:

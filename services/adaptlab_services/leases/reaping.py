@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Attempt, Job, Worker
+from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_services.leases.lease_ends import (
     CANCELLED,
     MOST_ATTEMPTS,
@@ -121,13 +121,13 @@ def _answer_was_lost() -> ColumnElement[bool]:
     """
     heard = Worker.heartbeat_at
     return exists().where(
-        Attempt.job_id == Job.id,
-        Attempt.attempt == Job.attempt,
-        Attempt.environment.is_(None),
+        AttemptRow.job_id == Job.id,
+        AttemptRow.attempt == Job.attempt,
+        AttemptRow.environment.is_(None),
         Worker.id == Job.worker_id,
-        heard > Attempt.started_at,
-        heard - Attempt.started_at > Job.lease_expires_at - heard,
-        Job.heartbeat_at < Attempt.started_at,  # by the claim itself
+        heard > AttemptRow.started_at,
+        heard - AttemptRow.started_at > Job.lease_expires_at - heard,
+        Job.heartbeat_at < AttemptRow.started_at,  # by the claim itself
     )
 
 

@@ -35,22 +35,22 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from adaptlab.measurements import results
 from adaptlab.measurements.item_statistics import from_text
 from adaptlab_db.tables import (
-    Attempt,
-    AttentionMap,
-    AttentionSummary,
-    Checkpoint,
-    Evaluation,
+    AttemptRow,
+    AttentionMapRow,
+    AttentionSummaryRow,
+    CheckpointRow,
+    EvaluationRow,
     GivenAnswers,
     ItemOutcome,
     Job,
     JobEvent,
     Json,
-    Measure,
+    MeasureRow,
     Replicate,
     ShownItems,
     Table,
-    TheoryReport,
-    TrainingState,
+    TheoryReportRow,
+    TrainingStateRow,
 )
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import report_checks
@@ -150,8 +150,8 @@ def _enter(session: Session, lease: Lease, step: int, events: Sequence[tuple[str
 def _entering(fence: Fence) -> ReturningUpdate[int, bool]:
     """The statement of `_enter`; kept, one per fence, as `leases._renewal` is."""
     first_step_at = (
-        select(Attempt.first_step_at)
-        .where(Attempt.job_id == AS_GIVEN.job_id, Attempt.attempt == AS_GIVEN.attempt)
+        select(AttemptRow.first_step_at)
+        .where(AttemptRow.job_id == AS_GIVEN.job_id, AttemptRow.attempt == AS_GIVEN.attempt)
         .scalar_subquery()
     )
     return (
@@ -191,10 +191,10 @@ def _job_events(events: Sequence[results.Event]) -> list[tuple[str, Json]]:
 
 def _note_first_step(session: Session, lease: Lease) -> None:
     is_first = session.execute(
-        update(Attempt)
-        .where(*_attempt(lease), Attempt.first_step_at.is_(None))
+        update(AttemptRow)
+        .where(*_attempt(lease), AttemptRow.first_step_at.is_(None))
         .values(first_step_at=func.clock_timestamp())
-        .returning(Attempt.attempt)
+        .returning(AttemptRow.attempt)
         .execution_options(synchronize_session=False)
     ).one_or_none()
     if is_first:
@@ -210,12 +210,15 @@ def _note_other_computation(
 ) -> None:
     """Append an event if a resumed training goes on in another environment."""
     earlier = session.scalar(
-        select(Attempt.environment)
+        select(AttemptRow.environment)
         .join(
-            TrainingState,
-            and_(TrainingState.job_id == Attempt.job_id, TrainingState.attempt == Attempt.attempt),
+            TrainingStateRow,
+            and_(
+                TrainingStateRow.job_id == AttemptRow.job_id,
+                TrainingStateRow.attempt == AttemptRow.attempt,
+            ),
         )
-        .where(Attempt.job_id == lease.job_id, Attempt.attempt < lease.attempt)
+        .where(AttemptRow.job_id == lease.job_id, AttemptRow.attempt < lease.attempt)
     )
     now = environment.model_dump()
     changed = [name for name in _DECIDING if earlier and earlier.get(name) != now[name]]
@@ -228,7 +231,7 @@ def _note_other_computation(
 def _write_environment(session: Session, lease: Lease, started: results.Started) -> None:
     _note_other_computation(session, lease, started.environment)
     session.execute(
-        update(Attempt)
+        update(AttemptRow)
         .where(*_attempt(lease))
         .values(environment=started.environment.model_dump())
         .execution_options(synchronize_session=False)
@@ -237,7 +240,7 @@ def _write_environment(session: Session, lease: Lease, started: results.Started)
 
 def _write_usage(session: Session, lease: Lease, finished: results.Finished) -> None:
     session.execute(
-        update(Attempt)
+        update(AttemptRow)
         .where(*_attempt(lease))
         .values(usage=finished.usage.model_dump())
         .execution_options(synchronize_session=False)
@@ -330,13 +333,13 @@ def _write_evaluations(
         for evaluation in last.values()
     ]
     unique = ("replicate", "split", "attached", "task", "base_model")
-    statement = _replacing_rows(Evaluation, rows, unique).returning(
-        Evaluation.id,
-        Evaluation.replicate,
-        Evaluation.split,
-        Evaluation.attached,
-        Evaluation.task,
-        Evaluation.base_model,
+    statement = _replacing_rows(EvaluationRow, rows, unique).returning(
+        EvaluationRow.id,
+        EvaluationRow.replicate,
+        EvaluationRow.split,
+        EvaluationRow.attached,
+        EvaluationRow.task,
+        EvaluationRow.base_model,
     )
     ids = {row["id"]: last[_key(row)] for row in session.execute(statement).mappings()}
     outcomes: list[Row] = [
@@ -360,7 +363,7 @@ def _write_evaluations(
         for measure in evaluation.measures
     ]
     if measures:
-        session.execute(_replacing_rows(Measure, measures, ()))
+        session.execute(_replacing_rows(MeasureRow, measures, ()))
 
 
 def _write_shown(session: Session, lease: Lease, shown: Sequence[results.ItemsShown]) -> None:
@@ -384,7 +387,7 @@ def _write_given(session: Session, lease: Lease, given: Sequence[results.Answers
 
 
 def _write_attention(
-    session: Session, lease: Lease, attention: results.AttentionMap, sha256: str
+    session: Session, lease: Lease, attention: results.AttentionPatterns, sha256: str
 ) -> None:
     of_samples = ("tokens", "predictions", "texts")
     apart = {"summaries", *of_samples}
@@ -397,18 +400,18 @@ def _write_attention(
             "samples": {name: document[name] for name in of_samples},
         }
     )
-    statement = _replacing_rows(AttentionMap, [row], ("replicate", "source"))
-    map_id = session.execute(statement.returning(AttentionMap.id)).scalar_one()
+    statement = _replacing_rows(AttentionMapRow, [row], ("replicate", "source"))
+    map_id = session.execute(statement.returning(AttentionMapRow.id)).scalar_one()
     summaries: list[Row] = [{"map_id": map_id} | s.model_dump() for s in attention.summaries]
     if summaries:
-        session.execute(_replacing_rows(AttentionSummary, summaries, ()))
+        session.execute(_replacing_rows(AttentionSummaryRow, summaries, ()))
 
 
 def _write_checkpoint(
     session: Session, lease: Lease, checkpoint: results.Checkpoint, sha256: str
 ) -> None:
     row = _of_lease(lease) | checkpoint.model_dump(mode="json") | {"artifact_sha256": sha256}
-    session.execute(_replacing_rows(Checkpoint, [row], ("replicate", "kind")))
+    session.execute(_replacing_rows(CheckpointRow, [row], ("replicate", "kind")))
 
 
 def _write_theory(session: Session, lease: Lease, checked: Sequence[results.TheoryChecked]) -> None:
@@ -418,7 +421,7 @@ def _write_theory(session: Session, lease: Lease, checked: Sequence[results.Theo
         for place, check in last.items()
     ]
     if rows:
-        session.execute(_replacing_rows(TheoryReport, rows, ()))
+        session.execute(_replacing_rows(TheoryReportRow, rows, ()))
 
 
 def _replacing_rows(table: type[Table], rows: Sequence[Row], unique: Sequence[str]) -> Insert:
@@ -444,7 +447,7 @@ def _primary_key(table: type[Table]) -> Sequence[Any]:  # SQLAlchemy's columns o
 
 
 def _attempt(lease: Lease) -> tuple[Any, ...]:
-    return Attempt.job_id == lease.job_id, Attempt.attempt == lease.attempt
+    return AttemptRow.job_id == lease.job_id, AttemptRow.attempt == lease.attempt
 
 
 def _of_lease(lease: Lease) -> Row:

@@ -19,7 +19,7 @@ from adaptlab.runs.inputs import (
 )
 from adaptlab.specs.resolved import datasets_of, readable
 from adaptlab.specs.spec import ModelFolder, ResolvedSpec
-from adaptlab_db.tables import BaseModel, Checkpoint, Job, TrainingState
+from adaptlab_db.tables import BaseModel, CheckpointRow, Job, TrainingStateRow
 
 
 def of_job(
@@ -52,7 +52,7 @@ def of_job(
 def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
     """Return the SHA-256 of everything that a run may fetch."""
     job = session.execute(needed(), {"job": job_id}).one()
-    saved = select(TrainingState.artifact_sha256).where(TrainingState.job_id == job_id)
+    saved = select(TrainingStateRow.artifact_sha256).where(TrainingStateRow.job_id == job_id)
     return frozenset([*digests_of(of_job(session, job_id, job)), *session.scalars(saved)])
 
 
@@ -69,13 +69,16 @@ def _bases() -> ScalarSelect[Any]:
     They come from the last attempt at training it.
     """
     maker = aliased(Job)
-    in_order = aggregate_order_by(Checkpoint.artifact_sha256, Checkpoint.replicate)
+    in_order = aggregate_order_by(CheckpointRow.artifact_sha256, CheckpointRow.replicate)
     return (
         select(func.jsonb_agg(in_order))
         .select_from(BaseModel)
         .join(maker, maker.id == BaseModel.job_id)
-        .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
-        .where(_is_base_model(), Checkpoint.kind == "base_model")
+        .join(
+            CheckpointRow,
+            (CheckpointRow.job_id == maker.id) & (CheckpointRow.attempt == maker.attempt),
+        )
+        .where(_is_base_model(), CheckpointRow.kind == "base_model")
         .correlate(Job)
         .scalar_subquery()
     )
@@ -88,11 +91,11 @@ def _adapters(session: Session, resolved: ResolvedSpec) -> Iterator[AdapterFile[
     """
     for place, measured in enumerate(resolved.adaptations):
         rows = session.execute(
-            select(Checkpoint.seed, Checkpoint.artifact_sha256)
-            .join(Job, (Job.id == Checkpoint.job_id) & (Job.attempt == Checkpoint.attempt))
-            .where(Job.id == measured.job, Checkpoint.kind == "adapter")
-            .where(Checkpoint.seed.in_(measured.seeds))
-            .order_by(Checkpoint.replicate)
+            select(CheckpointRow.seed, CheckpointRow.artifact_sha256)
+            .join(Job, (Job.id == CheckpointRow.job_id) & (Job.attempt == CheckpointRow.attempt))
+            .where(Job.id == measured.job, CheckpointRow.kind == "adapter")
+            .where(CheckpointRow.seed.in_(measured.seeds))
+            .order_by(CheckpointRow.replicate)
         )
         for seed, sha256 in rows:
             yield AdapterFile(adaptation=place, seed=seed, tensors=InputFile(sha256=sha256))
@@ -118,17 +121,20 @@ def _stored() -> Select[str, str]:
     """Select the stored weights of named base models in a job's project."""
     maker = aliased(Job)
     return (
-        select(BaseModel.name, Checkpoint.artifact_sha256)
+        select(BaseModel.name, CheckpointRow.artifact_sha256)
         .select_from(Job)
         .join(BaseModel, BaseModel.project_id == Job.project_id)
         .join(maker, maker.id == BaseModel.job_id)
-        .join(Checkpoint, (Checkpoint.job_id == maker.id) & (Checkpoint.attempt == maker.attempt))
+        .join(
+            CheckpointRow,
+            (CheckpointRow.job_id == maker.id) & (CheckpointRow.attempt == maker.attempt),
+        )
         .where(
             Job.id == bindparam("job"),
             BaseModel.name.in_(bindparam("names", expanding=True)),
-            Checkpoint.kind == "base_model",
+            CheckpointRow.kind == "base_model",
         )
-        .order_by(BaseModel.name, Checkpoint.replicate)
+        .order_by(BaseModel.name, CheckpointRow.replicate)
     )
 
 

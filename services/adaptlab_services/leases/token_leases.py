@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Attempt, Job, Worker
+from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_db.visibility import VISIBLE
-from adaptlab_services.errors import Conflict, LeaseLost, NotFound
+from adaptlab_services.errors import LeaseLost, ResourceNotFound, StateConflict
 from adaptlab_services.leases import run_inputs
 from adaptlab_services.leases.lease_views import NewLease
 from adaptlab_services.lifecycle.claims import Lease, held
@@ -40,23 +40,26 @@ def sessions_of_workers(sessions: sessionmaker[Session]) -> sessionmaker[Session
 
 
 def check_worker(session: Session, token: Principal, worker_id: UUID) -> None:
-    """Raise `NotFound` for a worker that did not register with this token."""
+    """Raise `ResourceNotFound` for a worker that did not register with this token."""
     mine = select(Worker.id).where(Worker.id == worker_id, Worker.token_id == token.token_id)
     if session.scalars(mine).one_or_none() is None:
-        raise NotFound("worker", worker_id)
+        raise ResourceNotFound("worker", worker_id)
 
 
 def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
     """Check the worker and the id of a requested claim.
 
-    Raises `NotFound` for a worker of another token, and `Conflict` for an id of another worker.
+    Raises `ResourceNotFound` for a worker of another token, and `StateConflict` for an id of
+    another worker.
     """
     check_worker(session, token, asked.worker)
-    of_others = select(Attempt.job_id).where(
-        Attempt.claim_id == asked.id, Attempt.worker_id != asked.worker
+    of_others = select(AttemptRow.job_id).where(
+        AttemptRow.claim_id == asked.id, AttemptRow.worker_id != asked.worker
     )
     if session.scalars(of_others.limit(1)).one_or_none() is not None:
-        raise Conflict(f"The id {asked.id} belongs to another worker's lease. Create a new id.")
+        raise StateConflict(
+            f"The id {asked.id} belongs to another worker's lease. Create a new id."
+        )
 
 
 def lease_of(
@@ -64,21 +67,21 @@ def lease_of(
 ) -> Lease:
     """Return a lease that was claimed with this token, held or lost.
 
-    Raises `NotFound`.
+    Raises `ResourceNotFound`.
     """
     job_id = session.scalars(
-        select(Attempt.job_id)
-        .join(Worker, Worker.id == Attempt.worker_id)
+        select(AttemptRow.job_id)
+        .join(Worker, Worker.id == AttemptRow.worker_id)
         .where(
-            Attempt.claim_id == lease_id,
-            Attempt.attempt == attempt,
+            AttemptRow.claim_id == lease_id,
+            AttemptRow.attempt == attempt,
             Worker.token_id == token.token_id,
         )
-        .order_by(Attempt.started_at.desc())
+        .order_by(AttemptRow.started_at.desc())
         .limit(1)
     ).one_or_none()
     if job_id is None:
-        raise NotFound("lease", lease_id)
+        raise ResourceNotFound("lease", lease_id)
     return Lease(job_id, attempt, lease_id, lease_seconds)
 
 
@@ -91,11 +94,11 @@ def check_held(session: Session, lease: Lease) -> None:
 def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
     """Return a file that the run under a lease needs.
 
-    Raises `LeaseLost` and `NotFound`.
+    Raises `LeaseLost` and `ResourceNotFound`.
     """
     check_held(session, lease)
     if sha256 not in run_inputs.to_fetch(session, lease.job_id):
-        raise NotFound("artifact", sha256)
+        raise ResourceNotFound("artifact", sha256)
     size = ArtifactStore(session).size(sha256)
     return StoredFile(sha256=sha256, size=size, filename=sha256, media_type=MEDIA_TYPE)
 

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.theory_check import Measured
+from adaptlab.plugins.theory_check import MeasuredAdaptation
 from adaptlab.specs.resolve_theory import adaptation_of
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
@@ -16,7 +16,9 @@ from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.people import access
 
 
-def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation") -> list[Measured]:
+def facts(
+    session: Session, asked: Sequence[UUID], pointer: str = "/adaptation"
+) -> list[MeasuredAdaptation]:
     """Return the facts of jobs' adaptations, in the order of `asked`.
 
     `asked` has the ids of the jobs. Raises `InvalidSpec` for a job that does not exist, is no
@@ -39,7 +41,7 @@ def facts(session: Session, asked: Sequence[UUID], pointer: str = "/adaptation")
 
 def stored(
     job: UUID, digest: str, document: Mapping[str, object], pointer: str = "/adaptation"
-) -> Measured:
+) -> MeasuredAdaptation:
     """Return the facts of the adaptation of a job from its resolved spec.
 
     The job is of kind `adapt`. Raises `InvalidSpec` if its plug-ins are not installed.

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, exists, func, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Attempt, Token, Worker
+from adaptlab_db.tables import AttemptRow, Token, Worker
 from adaptlab_services.lifecycle import workers
 
 
@@ -72,4 +72,4 @@ def _registered_again(session: Session, job_id: UUID, new: JobWorker) -> UUID | 
 
 
 def _has_claimed(job_id: UUID) -> ColumnElement[bool]:
-    return exists().where(Attempt.job_id == job_id, Attempt.worker_id == Worker.id)
+    return exists().where(AttemptRow.job_id == job_id, AttemptRow.worker_id == Worker.id)

@@ -39,7 +39,7 @@ def measures_of(
     """
     if not evaluation_ids:
         return {}
-    row = tables.Measure
+    row = tables.MeasureRow
     found = session.execute(
         select(
             row.evaluation_id,

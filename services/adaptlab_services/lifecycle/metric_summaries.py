@@ -17,7 +17,7 @@ from adaptlab.measurements.results import is_loss
 from adaptlab.plugins.metric import lowest_is_best, metric_named, metrics
 from adaptlab.statistics import seed_limits
 from adaptlab.statistics.confusions import mean_over_seeds
-from adaptlab_db.tables import Evaluation, Job, JobMetric, MetricPoint, Replicate
+from adaptlab_db.tables import EvaluationRow, Job, JobMetric, MetricPointRow, Replicate
 from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
@@ -78,7 +78,7 @@ TRANSFER = _Names("transfer_accuracy", None, "transfer_change")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SeedMetric:
     """The value of a metric for one seed.
 
     `items` is set if the value is a share of that many items, and `effective` if they are in
@@ -109,7 +109,7 @@ class Summary:
 
 def keep(session: Session, job_ids: Collection[UUID]) -> None:
     """Store the metrics of the latest attempts of jobs that just succeeded."""
-    values: dict[tuple[UUID, str], list[Measured]] = defaultdict(list)
+    values: dict[tuple[UUID, str], list[SeedMetric]] = defaultdict(list)
     chosen = _chosen(session, job_ids)
     if not chosen:
         return
@@ -130,7 +130,7 @@ def keep(session: Session, job_ids: Collection[UUID]) -> None:
         session.execute(insert(JobMetric), rows)
 
 
-def summary(name: str, measured: Sequence[Measured]) -> Summary:
+def summary(name: str, measured: Sequence[SeedMetric]) -> Summary:
     """Summarise a metric's values over seeds, each of which counts once.
 
     Shares of items get the interval of `adaptlab.statistics.seed_limits`, others Student's t, cut
@@ -144,7 +144,7 @@ def summary(name: str, measured: Sequence[Measured]) -> Summary:
 
 
 def _limits(
-    measured: Sequence[Measured], ends: tuple[float, float]
+    measured: Sequence[SeedMetric], ends: tuple[float, float]
 ) -> tuple[float | None, float | None]:
     items = [seed.items for seed in measured if seed.items is not None]
     if len(items) == len(measured):
@@ -157,7 +157,7 @@ def _limits(
 
 Chosen = Mapping[tuple[UUID, int], Row[UUID, int, int, int, float | None]]
 """The replicate that was selected for each seed, by job and replicate."""
-Values = Iterator[tuple[UUID, str, Measured]]
+Values = Iterator[tuple[UUID, str, SeedMetric]]
 
 
 def _chosen(session: Session, job_ids: Collection[UUID]) -> Chosen:
@@ -175,7 +175,7 @@ def _chosen(session: Session, job_ids: Collection[UUID]) -> Chosen:
 def _losses(chosen: Chosen) -> Values:
     for (job_id, _), row in chosen.items():
         if row.final_loss is not None:
-            yield job_id, "final_loss", Measured(row.seed, row.final_loss)
+            yield job_id, "final_loss", SeedMetric(row.seed, row.final_loss)
 
 
 def _scores(session: Session, chosen: Chosen) -> Values:
@@ -184,7 +184,7 @@ def _scores(session: Session, chosen: Chosen) -> Values:
     The scores are those on the job's own task, on its own base model and on the other ones. They
     are on the same items everywhere, so a mean over base models is a share of all items.
     """
-    row = Evaluation
+    row = EvaluationRow
     others = func.jsonb_array_length(Job.resolved_spec["evaluation_bases"])
     scored = (row.job_id, row.replicate, row.attached)
     rows = session.execute(
@@ -215,14 +215,14 @@ def _scores(session: Session, chosen: Chosen) -> Values:
         if not attached:
             alone[place] = value
         if (name := names.adapted if attached else names.alone) is not None:
-            yield job_id, name, Measured(seed, value, total, effective)
+            yield job_id, name, SeedMetric(seed, value, total, effective)
         if attached and place in alone:
-            yield job_id, names.change, Measured(seed, value - alone[place])
+            yield job_id, names.change, SeedMetric(seed, value - alone[place])
 
 
 def _other_metrics(session: Session, chosen: Chosen) -> Values:
     """Yield the adapted model's other metrics on the job's own task."""
-    row = Evaluation
+    row = EvaluationRow
     rows = session.execute(
         select(row.id, row.job_id, row.replicate, row.task, row.confusion, row.loss)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
@@ -242,11 +242,11 @@ def _other_metrics(session: Session, chosen: Chosen) -> Values:
             continue
         seed = chosen[found.job_id, found.replicate].seed
         for name, value in values_of(found, measures.get(found.id, ())).items():
-            yield found.job_id, name, Measured(seed, value)
+            yield found.job_id, name, SeedMetric(seed, value)
 
 
 def _last_points(session: Session, chosen: Chosen) -> Values:
-    point = MetricPoint
+    point = MetricPointRow
     rows = session.execute(
         select(point.job_id, point.name, point.replicate, point.value)
         .join(Job, (Job.id == point.job_id) & (Job.attempt == point.attempt))
@@ -260,10 +260,10 @@ def _last_points(session: Session, chosen: Chosen) -> Values:
     )
     for job_id, name, replicate, value in rows:
         if (job_id, replicate) in chosen and value is not None:
-            yield job_id, name, Measured(chosen[job_id, replicate].seed, value)
+            yield job_id, name, SeedMetric(chosen[job_id, replicate].seed, value)
 
 
-def _figures(name: str, measured: Sequence[Measured]) -> dict[str, object]:
+def _figures(name: str, measured: Sequence[SeedMetric]) -> dict[str, object]:
     in_order = sorted(measured, key=lambda value: value.seed)
     items = [value.items for value in in_order if value.items is not None]
     figures = summary(name, in_order)

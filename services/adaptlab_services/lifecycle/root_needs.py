@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.runs.inputs import folders_of
 from adaptlab_db.job_states import PENDING_STATES
-from adaptlab_db.tables import Checkpoint, Job, Worker
+from adaptlab_db.tables import CheckpointRow, Job, Worker
 from adaptlab_services.lifecycle.claims import Claim
 from adaptlab_services.lifecycle.workers import is_live
 
@@ -68,7 +68,7 @@ def _needed(session: Session, job: Mapping[str, Any]) -> set[str]:
 
 def _folder_of(base_job_id: UUID) -> Select[str | None]:
     """Select the folder of a base model whose weights are not stored."""
-    stored = exists().where(Checkpoint.job_id == Job.id, Checkpoint.kind == "base_model")
+    stored = exists().where(CheckpointRow.job_id == Job.id, CheckpointRow.kind == "base_model")
     folder = Job.resolved_spec[("model_folder", "folder")].astext
     return select(folder).where(Job.id == base_job_id, ~stored)
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.runs.inputs import InputFile, SavedTraining
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Artifact, Job, MetricPoint, TrainingState
+from adaptlab_db.tables import Artifact, Job, MetricPointRow, TrainingStateRow
 from adaptlab_services.lifecycle.claims import Lease
 
 
@@ -23,10 +23,10 @@ def save(session: Session, lease: Lease, step: int, sha256: str) -> None:
     The caller has passed the fence of `lease` in this unit of work.
     """
     replaced = session.scalar(
-        select(TrainingState.artifact_sha256).where(TrainingState.job_id == lease.job_id)
+        select(TrainingStateRow.artifact_sha256).where(TrainingStateRow.job_id == lease.job_id)
     )
     row: dict[str, Any] = {"attempt": lease.attempt, "step": step, "artifact_sha256": sha256}
-    statement = upsert(TrainingState).values(job_id=lease.job_id, **row)
+    statement = upsert(TrainingStateRow).values(job_id=lease.job_id, **row)
     newer = row | {"saved_at": func.clock_timestamp()}
     session.execute(statement.on_conflict_do_update(index_elements=["job_id"], set_=newer))
     if replaced is not None and replaced != sha256:
@@ -40,26 +40,26 @@ def take_over(session: Session, job_id: UUID, attempt: int) -> SavedTraining[Inp
     attempt then starts from step 0.
     """
     state = session.execute(
-        select(TrainingState.attempt, TrainingState.step, TrainingState.artifact_sha256)
-        .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)
-        .where(TrainingState.job_id == job_id, Artifact.state == "ready")
+        select(TrainingStateRow.attempt, TrainingStateRow.step, TrainingStateRow.artifact_sha256)
+        .join(Artifact, Artifact.sha256 == TrainingStateRow.artifact_sha256)
+        .where(TrainingStateRow.job_id == job_id, Artifact.state == "ready")
     ).one_or_none()
     if state is None:
         return None
     columns = ("job_id", "attempt", "name", "replicate", "step", "value")
     earlier = select(
-        MetricPoint.job_id,
+        MetricPointRow.job_id,
         literal(attempt),
-        MetricPoint.name,
-        MetricPoint.replicate,
-        MetricPoint.step,
-        MetricPoint.value,
+        MetricPointRow.name,
+        MetricPointRow.replicate,
+        MetricPointRow.step,
+        MetricPointRow.value,
     ).where(
-        MetricPoint.job_id == job_id,
-        MetricPoint.attempt == state.attempt,
-        MetricPoint.step <= state.step,
+        MetricPointRow.job_id == job_id,
+        MetricPointRow.attempt == state.attempt,
+        MetricPointRow.step <= state.step,
     )
-    copied = upsert(MetricPoint).from_select(columns, earlier)
+    copied = upsert(MetricPointRow).from_select(columns, earlier)
     session.execute(copied.on_conflict_do_nothing())  # a repeated claim has copied them already
     session.execute(
         update(Job)
@@ -76,9 +76,9 @@ def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
     It is a member of an event; NULL for step 0.
     """
     return (
-        select(func.jsonb_build_object("resumed_from_step", TrainingState.step))
-        .join(Artifact, Artifact.sha256 == TrainingState.artifact_sha256)
-        .where(TrainingState.job_id == job_id, Artifact.state == "ready")
+        select(func.jsonb_build_object("resumed_from_step", TrainingStateRow.step))
+        .join(Artifact, Artifact.sha256 == TrainingStateRow.artifact_sha256)
+        .where(TrainingStateRow.job_id == job_id, Artifact.state == "ready")
         .scalar_subquery()
     )
 
@@ -86,9 +86,9 @@ def saved_step(job_id: ColumnElement[UUID]) -> ScalarSelect[Any]:
 def forget(session: Session, job_ids: Sequence[UUID]) -> None:
     """Delete the states of jobs that have ended, and discard their bytes."""
     deleted = session.scalars(
-        delete(TrainingState)
-        .where(TrainingState.job_id.in_(job_ids))
-        .returning(TrainingState.artifact_sha256)
+        delete(TrainingStateRow)
+        .where(TrainingStateRow.job_id.in_(job_ids))
+        .returning(TrainingStateRow.artifact_sha256)
         .execution_options(synchronize_session=False)
     )
     for sha256 in sorted(set(deleted)):

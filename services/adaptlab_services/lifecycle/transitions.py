@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab_db.job_states import STATES, TERMINAL_STATES, AttemptOutcome, JobState
-from adaptlab_db.tables import Attempt, Job, JobEvent, Json, Table
+from adaptlab_db.tables import AttemptRow, Job, JobEvent, Json, Table
 from adaptlab_services.lifecycle import (
     awaiting,
     metric_summaries,
@@ -314,8 +314,8 @@ def _opening() -> Insert:
 def _closing() -> Update:
     # Only the last attempt of a job can be open, so the ids of the jobs are enough.
     return (
-        update(Attempt)
-        .where(Attempt.job_id == any_(_JOBS), Attempt.ended_at.is_(None))
+        update(AttemptRow)
+        .where(AttemptRow.job_id == any_(_JOBS), AttemptRow.ended_at.is_(None))
         .values(
             ended_at=func.clock_timestamp(),
             outcome=bindparam("new_outcome", type_=Text),

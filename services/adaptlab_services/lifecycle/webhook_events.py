@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Insert, exists, insert, literal, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import Attempt, Job, Study, Webhook, WebhookEvent, Worker
+from adaptlab_db.tables import AttemptRow, Job, Study, Webhook, WebhookEvent, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
 Subject = type[Job] | type[Study]
@@ -33,8 +33,8 @@ def workers_lost(session: Session, worker_ids: Sequence[UUID]) -> None:
     """
     projects = select(Webhook.project_id).where(Webhook.enabled).distinct().subquery()
     has_worked = exists().where(
-        Attempt.worker_id == Worker.id,
-        Attempt.job_id == Job.id,
+        AttemptRow.worker_id == Worker.id,
+        AttemptRow.job_id == Job.id,
         Job.project_id == projects.c.project_id,
     )
     rows = select(projects.c.project_id, Worker.id).where(

@@ -14,7 +14,7 @@ from adaptlab_answers.models import BaseModelView
 from adaptlab_db.job_states import ACTIVE_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.models import base_models
 from adaptlab_services.models.dataset_deletion import named
 from adaptlab_services.models.dataset_sharing import NewShare
@@ -47,10 +47,12 @@ def share(session: Session, name: str, new: NewShare) -> BaseModelView:
     other = access.receiving_project(session, new.project)
     audit.note(session, project=new.project)
     if other == place.project_id:
-        raise Conflict(f"The base model {name!r} belongs to the project {new.project!r} already.")
+        raise StateConflict(
+            f"The base model {name!r} belongs to the project {new.project!r} already."
+        )
     if place.state != "succeeded":
         detail = f"The base model {name!r} is not ready: its job has the state {place.state}."
-        raise Conflict(f"{detail} Share it when the job has succeeded.", place.state)
+        raise StateConflict(f"{detail} Share it when the job has succeeded.", place.state)
     base_models.lock_table(session)
     there = (BaseModel.project_id == other, BaseModel.name == name)
     before = session.execute(
@@ -60,7 +62,7 @@ def share(session: Session, name: str, new: NewShare) -> BaseModelView:
         row = {"project_id": other, "name": name, "job_id": place.job_id}
         session.execute(insert(BaseModel).values(**row, shared_from=place.project_id))
     elif before.job_id != place.job_id:
-        raise Conflict(
+        raise StateConflict(
             f"The project {new.project!r} has another base model named {name!r}. Names of base "
             "models cannot be changed: create this one again under another name."
         )
@@ -86,11 +88,11 @@ def take_back(session: Session, name: str, project: str) -> None:
     query = select(BaseModel.name).where(*there)
     shared = session.scalars(query, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or shared is None:
-        raise NotFound("share of the base model with the project", project)
+        raise ResourceNotFound("share of the base model with the project", project)
     if uses := tuple(_uses(session, other, name)):
         is_member = access.is_joined(session, project)
         needed_for = "; ".join(uses) if is_member else "things that you cannot see"
-        raise Conflict(
+        raise StateConflict(
             f"The project {project!r} needs the base model {name!r} for {needed_for}. {NEXT_STEP}"
         )
     session.execute(delete(BaseModel).where(*there), execution_options=ACROSS_PROJECTS)
@@ -127,7 +129,7 @@ def may_share(session: Session, name: str) -> bool:
     """Return True if the caller may share a base model, for pages with a form."""
     try:
         return _own(session, name).state == "succeeded"
-    except (NotFound, Forbidden):
+    except (ResourceNotFound, Forbidden):
         return False
 
 
@@ -145,7 +147,7 @@ def _own(session: Session, name: str) -> _Place:
     places = [_Place(*row) for row in rows]
     place = access.nearest(session, [(one.project_id, one) for one in places])
     if place is None:
-        raise NotFound("base model", name)
+        raise ResourceNotFound("base model", name)
     access.check_owner(session, place.owner_id, place.project_id)
     return place
 

@@ -30,10 +30,10 @@ from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.session import informed
-from adaptlab_db.tables import BaseModel, Checkpoint, Job, Project
+from adaptlab_db.tables import BaseModel, CheckpointRow, Job, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS, VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 
@@ -173,7 +173,7 @@ _LOOK = (
         func.jsonb_array_length(Job.resolved_spec["seeds"]).label("replicates"),
         Job.resolved_spec["model_folder"].label("folder"),
         exists()
-        .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
+        .where(CheckpointRow.job_id == Job.id, CheckpointRow.attempt == Job.attempt)
         .label("is_stored"),
     )
     .join(BaseModel, BaseModel.job_id == Job.id)
@@ -232,7 +232,8 @@ def equal_to(session: Session, digest: str, preferred: str) -> str | None:
 def register(session: Session, name: str, job_id: UUID) -> None:
     """Name the base model that a job will create.
 
-    The name of a failed or cancelled job is taken over. Raises `Conflict` if the name is taken.
+    The name of a failed or cancelled job is taken over. Raises `StateConflict` if the name is
+    taken.
     """
     inserted = session.execute(
         insert(BaseModel)
@@ -247,7 +248,7 @@ def register(session: Session, name: str, job_id: UUID) -> None:
 
 
 def check_free(session: Session, name: str) -> None:
-    """Raise `Conflict` unless the name is free.
+    """Raise `StateConflict` unless the name is free.
 
     The name of a failed or cancelled job is free.
     """
@@ -258,7 +259,7 @@ def check_free(session: Session, name: str) -> None:
         .with_for_update(of=BaseModel)
     ).one_or_none()
     if row is not None and row.state not in LOST_STATES:
-        raise Conflict(
+        raise StateConflict(
             f"The base model {name!r} already exists: its job {row.id} has the state {row.state}. "
             "Use it, or choose another name.",
             state=row.state,
@@ -289,7 +290,7 @@ def get(session: Session, name: str) -> BaseModelView:
     originals = [match for match in found if match[1].BaseModel.shared_from is None]
     row = access.nearest(session, found) or access.nearest(session, originals)
     if row is None:
-        raise NotFound("base model", name)
+        raise ResourceNotFound("base model", name)
     return _view(row, shared_with(session, row.BaseModel))
 
 
@@ -360,7 +361,7 @@ def _folder() -> ColumnElement[str | None]:
 
     NULL if an earlier version stored its weights.
     """
-    is_stored = exists().where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
+    is_stored = exists().where(CheckpointRow.job_id == Job.id, CheckpointRow.attempt == Job.attempt)
     return case((~is_stored, Job.resolved_spec[("model_folder", "folder")].astext))
 
 

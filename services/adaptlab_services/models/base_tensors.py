@@ -27,7 +27,7 @@ from adaptlab.weights.weights_file import (
     read_header_in,
 )
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import BaseModel, Checkpoint, Job
+from adaptlab_db.tables import BaseModel, CheckpointRow, Job
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.stored_folder import StoredFolder
 
@@ -59,9 +59,9 @@ class BaseTensors:
         ).one()
         resolved = readable(ResolvedSpec.model_validate(maker.resolved_spec))
         sha256 = session.scalars(
-            select(Checkpoint.artifact_sha256)
-            .where(Checkpoint.job_id == maker.id, Checkpoint.attempt == maker.attempt)
-            .where(Checkpoint.kind == "base_model", Checkpoint.replicate == replicate)
+            select(CheckpointRow.artifact_sha256)
+            .where(CheckpointRow.job_id == maker.id, CheckpointRow.attempt == maker.attempt)
+            .where(CheckpointRow.kind == "base_model", CheckpointRow.replicate == replicate)
         ).one_or_none()
         folder = resolved.model_folder if isinstance(resolved, ResolvedImport) else None
         return cls(session, name, roots, folder, sha256)

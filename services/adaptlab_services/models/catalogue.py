@@ -16,7 +16,7 @@ from adaptlab_answers.models import (
     PlugIn,
     Tasks,
 )
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 
 E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
 
@@ -27,7 +27,7 @@ def methods() -> Methods:
 
 
 def method(name: str) -> MethodEntry:
-    """Return one method; raises `NotFound`."""
+    """Return one method; raises `ResourceNotFound`."""
     entry = _find(METHODS, name)
     return MethodEntry(
         **_description(name, entry),
@@ -59,7 +59,7 @@ def tasks() -> Tasks:
 
 
 def task(name: str) -> PlugIn:
-    """Return one task; raises `NotFound`."""
+    """Return one task; raises `ResourceNotFound`."""
     return PlugIn(**_description(name, _find(TASKS, name)))
 
 
@@ -69,7 +69,7 @@ def families() -> Families:
 
 
 def family(name: str) -> FamilyEntry:
-    """Return one family; raises `NotFound`."""
+    """Return one family; raises `ResourceNotFound`."""
     entry = _find(FAMILIES, name)
     return FamilyEntry(
         **_description(name, entry),
@@ -88,7 +88,7 @@ class _Description(TypedDict):
 
 def _find(registry: Registry[E], name: str) -> E:
     if name not in registry.names():
-        raise NotFound(registry.kind, name)
+        raise ResourceNotFound(registry.kind, name)
     return registry.get(name)
 
 

@@ -13,7 +13,7 @@ from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Dataset, Job, Json, Study
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.models import datasets
 from adaptlab_services.people import access
 
@@ -48,25 +48,25 @@ def delete_dataset(session: Session, name: str) -> None:
             generated one.
     """
     if name == GENERATED:
-        raise Conflict(
+        raise StateConflict(
             f"The dataset {GENERATED!r} is part of every server and cannot be deleted. Delete "
             "one that was uploaded."
         )
     place = _place(session, name)
     access.check_change(session, place.owner_id, place.project_id)
     if place.shared_from is not None:
-        raise Conflict(
+        raise StateConflict(
             f"The dataset {name!r} is shared by another project. Its owner there can take it back."
         )
     has_twin = _lock(session, place)
     if shared := datasets.shared_with(session, place.project_id, name):
-        raise Conflict(
+        raise StateConflict(
             f"The dataset {name!r} is shared with {', '.join(shared)}. Take it back first."
         )
     # After the lock, so that jobs of simultaneous requests are there or do not find the dataset.
     uses = tuple(_uses(session, place, has_twin=has_twin))
     if uses:
-        raise Conflict(f"The dataset {name!r} is needed by {'; '.join(uses)}. {NEXT_STEP}")
+        raise StateConflict(f"The dataset {name!r} is needed by {'; '.join(uses)}. {NEXT_STEP}")
     session.execute(
         delete(Dataset).where(Dataset.project_id == place.project_id, Dataset.name == name)
     )
@@ -91,7 +91,7 @@ def may_delete(session: Session, name: str) -> bool:
     try:
         place = _place(session, name)
         access.check_change(session, place.owner_id, place.project_id)
-    except (NotFound, Forbidden):
+    except (ResourceNotFound, Forbidden):
         return False
     return place.shared_from is None
 
@@ -128,7 +128,7 @@ def _place(session: Session, name: str) -> _Place:
     places = [_Place(*row) for row in rows]
     place = datasets.nearest(session, [(one.project_id, one.shared_from, one) for one in places])
     if place is None:
-        raise NotFound("dataset", name)
+        raise ResourceNotFound("dataset", name)
     return place
 
 
@@ -145,7 +145,7 @@ def _lock(session: Session, place: _Place) -> bool:
     )
     names = session.scalars(query).all()
     if place.name not in names:  # somebody else has deleted it meanwhile
-        raise NotFound("dataset", place.name)
+        raise ResourceNotFound("dataset", place.name)
     return len(names) > 1
 
 

@@ -11,7 +11,7 @@ from adaptlab.values import Name, Value
 from adaptlab_answers.models import DatasetView
 from adaptlab_db.tables import Dataset, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.models import dataset_deletion, datasets
 from adaptlab_services.people import access, audit
 
@@ -35,7 +35,7 @@ def share(session: Session, name: str, new: NewShare) -> DatasetView:
     other = access.receiving_project(session, new.project)
     audit.note(session, project=new.project)
     if other == row.project_id:
-        raise Conflict(f"The dataset {name!r} belongs to the project {new.project!r} already.")
+        raise StateConflict(f"The dataset {name!r} belongs to the project {new.project!r} already.")
     copied = {column.name: getattr(row, column.name) for column in Dataset.__table__.columns}
     copied |= {"project_id": other, "shared_from": row.project_id}
     del copied["created_at"]  # the time of sharing
@@ -46,7 +46,7 @@ def share(session: Session, name: str, new: NewShare) -> DatasetView:
     if before is None:
         session.execute(insert(Dataset).values(copied))
     elif before.shared_from != row.project_id:
-        raise Conflict(
+        raise StateConflict(
             f"The project {new.project!r} has another dataset named {name!r}. Upload this one "
             "under another name."
         )
@@ -77,11 +77,11 @@ def take_back(session: Session, name: str, project: str) -> None:
     shared = select(Dataset.artifact_sha256).where(*there).with_for_update()
     digest = session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or digest is None:
-        raise NotFound("share of the dataset with the project", project)
+        raise ResourceNotFound("share of the dataset with the project", project)
     if uses := dataset_deletion.uses_in(session, other, name, digest):
         is_member = access.is_joined(session, project)
         named = "; ".join(uses) if is_member else "things that you cannot see"
-        raise Conflict(
+        raise StateConflict(
             f"The project {project!r} needs the dataset {name!r} for {named}. "
             f"{dataset_deletion.NEXT_STEP}"
         )
@@ -97,7 +97,7 @@ def may_share(session: Session, name: str) -> bool:
     """Return True if the caller may share a dataset, for pages with a form."""
     try:
         _own(session, name)
-    except (NotFound, Forbidden, Conflict):
+    except (ResourceNotFound, Forbidden, StateConflict):
         return False
     return True
 
@@ -105,7 +105,9 @@ def may_share(session: Session, name: str) -> bool:
 def _own(session: Session, name: str) -> Dataset:
     """Return a dataset that the caller may share, locked."""
     if name == GENERATED:
-        raise Conflict(f"The dataset {GENERATED!r} is part of every server and needs no sharing.")
+        raise StateConflict(
+            f"The dataset {GENERATED!r} is part of every server and needs no sharing."
+        )
     query = select(Dataset).where(Dataset.name == name)
     whole = query.options(undefer(Dataset.field_values), undefer(Dataset.buckets))
     rows = session.scalars(whole.with_for_update(key_share=True)).all()
@@ -113,8 +115,10 @@ def _own(session: Session, name: str) -> Dataset:
     originals = [row for row in rows if row.shared_from is None]
     row = access.nearest(session, [(one.project_id, one) for one in originals or rows])
     if row is None:
-        raise NotFound("dataset", name)
+        raise ResourceNotFound("dataset", name)
     if row.shared_from is not None:
-        raise Conflict(f"The dataset {name!r} is shared by another project. Share it from there.")
+        raise StateConflict(
+            f"The dataset {name!r} is shared by another project. Share it from there."
+        )
     access.check_owner(session, row.owner_id, row.project_id)
     return row

@@ -39,7 +39,7 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.tables import Artifact, Dataset, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
@@ -92,7 +92,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptDataset:
     """A dataset, under the name that it was given or has had.
 
     `is_new` is false for one that existed.
@@ -183,9 +183,9 @@ def keep(
         dataset = get(session, name)
     if dataset.kind != content.kind:
         detail = f"The dataset {name!r} already exists, with {dataset.kind}. Choose another name."
-        raise Conflict(detail)
+        raise StateConflict(detail)
     if dataset.digest != content.artifact.sha256:
-        raise Conflict(
+        raise StateConflict(
             f"The dataset {name!r} already exists, with other {dataset.kind}: its SHA-256 is "
             f"{dataset.digest}, that of these {content.artifact.sha256}. Choose another name."
         )
@@ -204,7 +204,7 @@ def equal_to(session: Session, content: Content) -> str | None:
 
 def keep_under_free_name(
     session: Session, principal: Principal, wanted: str, content: Content
-) -> Kept:
+) -> KeptDataset:
     """Create a dataset with stored content, unless an equal one exists.
 
     A new one has the `wanted` name or, if another dataset has that, the name with the first digits
@@ -217,10 +217,12 @@ def keep_under_free_name(
     for name in (longer,) if wanted == GENERATED else (wanted, longer):
         # Waits for a request that creates the same name; its content may be equal.
         if _insert(session, principal, name, (), content):
-            return Kept(name, is_new=True)
+            return KeptDataset(name, is_new=True)
         if (existing := equal_to(session, content)) is not None:
-            return Kept(existing, is_new=False)
-    raise Conflict(f"The datasets {wanted!r} and {longer!r} already exist, with other content.")
+            return KeptDataset(existing, is_new=False)
+    raise StateConflict(
+        f"The datasets {wanted!r} and {longer!r} already exist, with other content."
+    )
 
 
 def get(session: Session, name: str) -> DatasetView:
@@ -235,7 +237,7 @@ def get(session: Session, name: str) -> DatasetView:
     rows = session.execute(whole.where(Dataset.name == name)).all()
     row = nearest(session, [(one.Dataset.project_id, one.Dataset.shared_from, one) for one in rows])
     if row is None:
-        raise NotFound("dataset", name)
+        raise ResourceNotFound("dataset", name)
     shared = shared_with(session, row.Dataset.project_id, name)
     return _view(*row, values=row.Dataset.field_values, shared=shared)
 
@@ -322,10 +324,10 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def content(session: Session, name: str) -> StoredFile:
-    """Return the canonical content of an uploaded dataset; raises `NotFound`."""
+    """Return the canonical content of an uploaded dataset; raises `ResourceNotFound`."""
     dataset = get(session, name)
     if dataset.links.content is None:
-        raise NotFound("content of the dataset", name)
+        raise ResourceNotFound("content of the dataset", name)
     return StoredFile(
         sha256=dataset.digest, size=dataset.size, filename=f"{name}.jsonl", media_type=MEDIA_TYPE
     )

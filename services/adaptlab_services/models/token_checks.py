@@ -42,7 +42,7 @@ from adaptlab_db.errors import (
 from adaptlab_db.session import long_pause
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.roots import Located
-from adaptlab_services.models.token_process import Findings, Question
+from adaptlab_services.models.token_process import Findings, TokenQuestion
 
 MOST_RECORDS = 200
 MOST_BYTES = 128 * 2**10
@@ -171,7 +171,7 @@ def _found(
     with _small_files(session, base.folder, roots) as located:
         if located is None:
             return None
-        question = Question.model_construct(
+        question = TokenQuestion.model_construct(
             task=task,
             records=tuple(dict(record) for record in records),
             folder=located.place,
@@ -217,7 +217,7 @@ def _copy(session: Session, folder: ModelFolder, place: Path) -> None:
                 copy.writelines(store.read(file.sha256))
 
 
-def _asked(question: Question) -> Findings | None:
+def _asked(question: TokenQuestion) -> Findings | None:
     """Return the answer of a process, None if there is none in time."""
     if not _one_process.acquire(timeout=LONGEST_WAIT):
         return None

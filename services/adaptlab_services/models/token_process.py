@@ -29,7 +29,7 @@ class Findings(BaseModel):
     warnings: tuple[str, ...] = ()
 
 
-class Question(BaseModel):
+class TokenQuestion(BaseModel):
     """A task, records, and the folder with the tokeniser that reads them.
 
     `digests` are those of files in the folder when the model was imported, and `vocabulary` is the
@@ -46,7 +46,7 @@ class Question(BaseModel):
     mask: int | None = None
 
 
-def findings(question: Question) -> Findings:
+def findings(question: TokenQuestion) -> Findings:
     """Return what the worker would find; nothing if it would not get so far."""
     assert isinstance(question.task, TextTask)
     try:
@@ -63,7 +63,7 @@ def findings(question: Question) -> Findings:
         return Findings(problems=error.problems)
 
 
-def _tokeniser(question: Question) -> PublishedTokeniser | None:
+def _tokeniser(question: TokenQuestion) -> PublishedTokeniser | None:
     """Return the tokeniser, None if its files are not those of the import.
 
     Raises:
@@ -86,7 +86,7 @@ def main() -> None:
     """Answer the question on stdin within fixed limits of memory and time."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    question = Question.model_validate_json(sys.stdin.buffer.read())
+    question = TokenQuestion.model_validate_json(sys.stdin.buffer.read())
     sys.stdout.write(findings(question).model_dump_json())
 
 

@@ -46,7 +46,7 @@ from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, UploadedFolder, UploadedFolderFile, User
 from adaptlab_services import paging
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.paging import Cursor
@@ -142,7 +142,7 @@ def create(session: Session, principal: Principal, new: NewModelFolder) -> Creat
     with access.inside(session, project_id):
         folder = get(session, new.name)
     if {file.name: file.sha256 for file in folder.files} != {f.name: f.sha256 for f in stored}:
-        raise Conflict(
+        raise StateConflict(
             f"The model folder {new.name!r} already exists, with other files. Choose another name."
         )
     return CreatedFolder(folder, is_new)
@@ -215,7 +215,7 @@ def get(session: Session, name: str) -> ModelFolderView:
     rows = session.execute(_rows().where(UploadedFolder.name == name)).all()
     row = access.nearest(session, [(one.UploadedFolder.project_id, one) for one in rows])
     if row is None:
-        raise NotFound(KIND, name)
+        raise ResourceNotFound(KIND, name)
     return _views(session, [row])[0]
 
 

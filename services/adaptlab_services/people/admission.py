@@ -10,7 +10,7 @@ from threading import Lock
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import tokens
 from adaptlab_services.people.access import Access, access_of
 from adaptlab_services.people.tokens import Principal
@@ -120,7 +120,7 @@ def still_good(session: Session, known: Collection[Admitted]) -> Collection[Admi
 def _has_lost_nothing(session: Session, caller: Admitted) -> bool:
     try:
         now = admitted(session, caller.grant)
-    except (Unauthorised, InvalidSpec):
+    except (NotAuthorised, InvalidSpec):
         return False
     before = caller.principal
     return (

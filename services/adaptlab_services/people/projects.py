@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Name, Value
 from adaptlab_answers.people import Members, MemberView, Projects, ProjectView
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.people import audit, invitations, users
 from adaptlab_services.people.access import Access, Role, is_at_least
 from adaptlab_services.people.tokens import Principal
@@ -28,10 +28,10 @@ class NewMember(Value):
 
 
 def create(session: Session, rights: Access, new: NewProject) -> ProjectView:
-    """Create a project; raises `Conflict` if the name is taken."""
+    """Create a project; raises `StateConflict` if the name is taken."""
     statement = insert(Project).values(name=new.name).on_conflict_do_nothing()
     if session.execute(statement.returning(Project.id)).one_or_none() is None:
-        raise Conflict(f"A project named {new.name!r} already exists. Choose another name.")
+        raise StateConflict(f"A project named {new.name!r} already exists. Choose another name.")
     return _view(session.scalars(select(Project).where(Project.name == new.name)).one(), rights)
 
 
@@ -62,12 +62,12 @@ def viewer_of(session: Session, principal: Principal, rights: Access) -> audit.V
 
 
 def id_of(session: Session, rights: Access, name: str) -> int:
-    """Return a project's id; raises `NotFound` if the caller cannot see it."""
+    """Return a project's id; raises `ResourceNotFound` if the caller cannot see it."""
     return _row(session, rights, name).id
 
 
 def members(session: Session, rights: Access, name: str) -> Members:
-    """Return a project's members; raises `NotFound`."""
+    """Return a project's members; raises `ResourceNotFound`."""
     rows = session.execute(_members(_row(session, rights, name).id).order_by(User.name))
     return Members(data=tuple(_member(row) for row in rows))
 
@@ -147,7 +147,7 @@ def _seen(rights: Access) -> Select[Project]:
 def _row(session: Session, rights: Access, name: str) -> Project:
     row = session.scalars(_seen(rights).where(Project.name == name)).one_or_none()
     if row is None:
-        raise NotFound("project", name)
+        raise ResourceNotFound("project", name)
     return row
 
 

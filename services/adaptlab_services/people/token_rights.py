@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab_db.tables import Token
-from adaptlab_services.errors import Forbidden, Unauthorised
+from adaptlab_services.errors import Forbidden, NotAuthorised
 from adaptlab_services.people.access import CEILINGS, Access, is_at_least
 from adaptlab_services.people.tokens import ADMIN, METRICS, SCOPES, Principal
 
@@ -57,7 +57,7 @@ def end_of(
         .with_for_update(read=True)
     ).one_or_none()
     if own is None:
-        raise Unauthorised
+        raise NotAuthorised
     if own.expires_at is None:
         return asked
     if asked is None:

@@ -39,7 +39,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Value
 from adaptlab_db.tables import BrowserSession, Job, Membership, Token, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 
 SCOPES = ("read", "submit", "worker", "metrics", "admin")
 ADMIN = "admin"
@@ -130,17 +130,17 @@ def ensure_admin_token(session: Session, path: Path) -> None:
 
 
 def authenticate(session: Session, presented: str) -> Principal:
-    """Return the user and token; raises `Unauthorised`.
+    """Return the user and token; raises `NotAuthorised`.
 
     The use is recorded at most once a minute.
     """
     if not _well_formed(presented):
-        raise Unauthorised
+        raise NotAuthorised
     digest = _digest(presented)
     key = {"digest": digest}
     row = session.execute(_by_token(), key, execution_options=ACROSS_PROJECTS).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
-        raise Unauthorised
+        raise NotAuthorised
     if row.is_unnoted:
         _record_use(session, row.token_id)
     return _principal(row)
@@ -242,7 +242,7 @@ def authenticate_browser(session: Session, cookie: str) -> Principal:
     )
     row = session.execute(query, execution_options=ACROSS_PROJECTS).one_or_none()
     if row is None or not hmac.compare_digest(row.digest, digest):
-        raise Unauthorised
+        raise NotAuthorised
     if row.is_unnoted:
         _record_use(session, row.token_id)
     return _principal(row)
@@ -317,7 +317,7 @@ def _admin(session: Session, name: str) -> int:
 def _holds_valid_token(session: Session, path: Path) -> bool:
     try:
         authenticate(session, path.read_text(encoding="ascii").strip())
-    except (FileNotFoundError, UnicodeDecodeError, Unauthorised):
+    except (FileNotFoundError, UnicodeDecodeError, NotAuthorised):
         return False
     return True
 

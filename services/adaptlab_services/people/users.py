@@ -9,7 +9,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.people import Quotas, UserView
 from adaptlab_db.tables import User
 from adaptlab_services import paging
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import audit
@@ -35,22 +35,22 @@ class UserChanges(Value):
 
 
 def create(session: Session, new: NewUser) -> UserView:
-    """Create a user; raises `Conflict` if the name is taken."""
+    """Create a user; raises `StateConflict` if the name is taken."""
     audit.note(session, is_admin=new.is_admin)
     row = {"name": new.name, "is_admin": new.is_admin}
     statement = insert(User).values(row).on_conflict_do_nothing().returning(User.id)
     if session.execute(statement).one_or_none() is None:
-        raise Conflict(f"A user named {new.name!r} already exists. Choose another name.")
+        raise StateConflict(f"A user named {new.name!r} already exists. Choose another name.")
     return get(session, new.name)
 
 
 def get(session: Session, name: str) -> UserView:
-    """Return a user; raises `NotFound`."""
+    """Return a user; raises `ResourceNotFound`."""
     return _view(_row(session, name))
 
 
 def id_of(session: Session, name: str) -> int:
-    """Return the id of a user; raises `NotFound`."""
+    """Return the id of a user; raises `ResourceNotFound`."""
     return _row(session, name).id
 
 
@@ -68,9 +68,9 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def change(session: Session, principal: Principal, name: str, changes: UserChanges) -> UserView:
-    """Change a user; raises `NotFound`.
+    """Change a user; raises `ResourceNotFound`.
 
-    Raises `Conflict` for admins who would deactivate or demote themselves.
+    Raises `StateConflict` for admins who would deactivate or demote themselves.
     """
     row = _row(session, name)
     for right, before in (("is_admin", row.is_admin), ("is_active", row.deactivated_at is None)):
@@ -80,7 +80,7 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
         before, after = quotas.own_of(row).model_dump(), changes.quotas.model_dump()
         audit.note(session, quotas={"before": before, "after": after})
     if row.id == principal.user_id and (changes.is_active is False or changes.is_admin is False):
-        raise Conflict(
+        raise StateConflict(
             "You cannot deactivate yourself or give up your own admin rights, so that at least one "
             "admin remains. Ask another admin."
         )
@@ -101,7 +101,7 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
 def _row(session: Session, name: str) -> User:
     row = session.scalars(select(User).where(User.name == name)).one_or_none()
     if row is None:
-        raise NotFound("user", name)
+        raise ResourceNotFound("user", name)
     return row
 
 

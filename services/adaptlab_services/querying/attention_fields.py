@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Select
 
-from adaptlab_db.tables import AttentionMap, AttentionSummary, Job
+from adaptlab_db.tables import AttentionMapRow, AttentionSummaryRow, Job
 from adaptlab_services.querying.fields import Column, Field, Fields, Kind
 from adaptlab_services.querying.job_fields import job_fields
 
@@ -27,15 +27,15 @@ def attention_joins(query: Select[Any]) -> Select[Any]:  # Any: the caller's col
 
     Only the latest attempt of a job counts.
     """
-    latest = (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt)
-    heads = query.select_from(AttentionSummary).join(
-        AttentionMap, AttentionMap.id == AttentionSummary.map_id
+    latest = (Job.id == AttentionMapRow.job_id) & (Job.attempt == AttentionMapRow.attempt)
+    heads = query.select_from(AttentionSummaryRow).join(
+        AttentionMapRow, AttentionMapRow.id == AttentionSummaryRow.map_id
     )
     return heads.join(Job, latest)
 
 
 def _own() -> tuple[Field, ...]:
-    row, whole = AttentionSummary, AttentionMap
+    row, whole = AttentionSummaryRow, AttentionMapRow
     indexed = {"is_indexed": True}
     moved = "mean Jensen-Shannon divergence from the base's pattern, in nats"
     deviation = "largest difference from the base's relative attention (paper, equation 6)"

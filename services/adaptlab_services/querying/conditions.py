@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, and_, or_, true
 from adaptlab_db.tables import Job
 from adaptlab_services.querying.fields import Column, Field, Fields, Joins
 from adaptlab_services.querying.filtering import (
-    Comparison,
+    FieldComparison,
     Filter,
     Operand,
     Operator,
@@ -48,7 +48,7 @@ def _meaning(
     Only comparisons that are not negated are looked up. If few jobs have a value, many lack it, and
     a job created since the lookup would be among these.
     """
-    if isinstance(meaning, Comparison):
+    if isinstance(meaning, FieldComparison):
         return _comparison(meaning, fields, joins, is_negated=is_negated)
     is_negated = is_negated or meaning.operator == "NOT"
     terms = [_meaning(term, fields, joins, is_negated=is_negated) for term in meaning.terms]
@@ -58,7 +58,7 @@ def _meaning(
 
 
 def _comparison(
-    asked: Comparison, fields: Fields, joins: Joins, *, is_negated: bool
+    asked: FieldComparison, fields: Fields, joins: Joins, *, is_negated: bool
 ) -> ColumnElement[bool]:
     field = fields.find(asked.field)
     if field is None:
@@ -72,7 +72,9 @@ def _comparison(
     _check_operator(field, asked)
     if asked.operator in ("!=", "NOT IN", "!~"):
         opposite: Mapping[str, Operator] = {"!=": "=", "NOT IN": "IN", "!~": "~"}
-        positive = Comparison(asked.field, opposite[asked.operator], asked.operands, asked.position)
+        positive = FieldComparison(
+            asked.field, opposite[asked.operator], asked.operands, asked.position
+        )
         return _not(_compared(field, positive, joins))
     holds = _compared(field, asked, joins)
     can_be_rare = bool(field.path) and not is_negated
@@ -80,7 +82,7 @@ def _comparison(
     return holds if rare is None else Job.id.in_(rare)
 
 
-def _compared(field: Field, asked: Comparison, joins: Joins) -> ColumnElement[bool]:
+def _compared(field: Field, asked: FieldComparison, joins: Joins) -> ColumnElement[bool]:
     column = field.column(joins)
     nulls = any(operand.is_null for operand in asked.operands)
     values = [operand for operand in asked.operands if not operand.is_null]
@@ -126,7 +128,7 @@ def _not(term: ColumnElement[bool]) -> ColumnElement[bool]:
     return term.is_not(true())
 
 
-def _check_operator(field: Field, asked: Comparison) -> None:
+def _check_operator(field: Field, asked: FieldComparison) -> None:
     is_text = field.kind == "text"
     if field.among is not None or field.kind == "id":
         allowed = ["=", "!=", "IN", "NOT IN"]

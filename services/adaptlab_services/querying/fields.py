@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab_db.tables import Attempt, Job, JobMetric, Project, User
+from adaptlab_db.tables import AttemptRow, Job, JobMetric, Project, User
 
 Columns = TypeVarTuple("Columns")
 Kind = Literal["text", "integer", "number", "time", "id", "any"]
@@ -48,10 +48,10 @@ class Joins:
         self._reads_project = True
         return Project
 
-    def attempt(self) -> type[Attempt]:
+    def attempt(self) -> type[AttemptRow]:
         """Join the latest attempts; a job that was never started has NULL."""
         self._reads_attempt = True
-        return Attempt
+        return AttemptRow
 
     def metric(self, name: str) -> type[JobMetric]:
         """Join one metric; a job without it has NULL."""
@@ -66,8 +66,8 @@ class Joins:
         if self._reads_project:
             query = query.join(Project, Project.id == Job.project_id)
         if self._reads_attempt:
-            latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
-            query = query.outerjoin(Attempt, latest)
+            latest = (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt)
+            query = query.outerjoin(AttemptRow, latest)
         for name, metric in self._metrics.items():
             query = query.outerjoin(metric, (metric.job_id == Job.id) & (metric.name == name))
         return query
@@ -104,7 +104,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FieldFamily:
     """Fields that share a prefix.
 
     `of` returns the field of a name, or None for an invalid one.
@@ -125,7 +125,7 @@ class Fields:
 
     subject: str
     fields: tuple[Field, ...]
-    families: tuple[Family, ...] = ()
+    families: tuple[FieldFamily, ...] = ()
 
     def find(self, name: str) -> Field | None:
         """Return the field with a name, or None if there is none.

@@ -79,7 +79,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """One field against one value, or several for `IN`; `IS NULL` is `= null`."""
 
     field: str
@@ -99,7 +99,7 @@ class Combination:
     terms: "tuple[Filter, ...]"
 
 
-Filter = Comparison | Combination
+Filter = FieldComparison | Combination
 
 
 def parse(text: str) -> Filter:
@@ -192,8 +192,8 @@ class _Builder(Transformer[Token, Filter]):
         return Operand(re.sub(r"\\(.)", r"\1", token[1:-1]), quoted=True, position=_place(token))
 
 
-def _compared(field: Token, operator: Operator, *operands: Operand) -> Comparison:
-    return Comparison(str(field), operator, operands, _place(field))
+def _compared(field: Token, operator: Operator, *operands: Operand) -> FieldComparison:
+    return FieldComparison(str(field), operator, operands, _place(field))
 
 
 def _place(token: Token) -> int:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from adaptlab_db import tables
 from adaptlab_db.tables import Job, Study, StudyJob
 from adaptlab_services.lifecycle.metric_summaries import OF_EVERY_TASK, catalogue
-from adaptlab_services.querying.fields import Column, Family, Field, Fields, Joins, Kind
+from adaptlab_services.querying.fields import Column, Field, FieldFamily, Fields, Joins, Kind
 
 STATISTICS: dict[str, str] = {
     "mean": "the mean over seeds",
@@ -126,7 +126,7 @@ def in_studies(names: Sequence[str]) -> ColumnElement[bool]:
     return Job.id.in_(members)
 
 
-def _metrics() -> Family:
+def _metrics() -> FieldFamily:
     known = catalogue()
 
     def of(name: str) -> Field | None:
@@ -143,7 +143,7 @@ def _metrics() -> Family:
         kind: Kind = "integer" if statistic == "n" else "number"
         return Field(name, kind, means, column, is_indexed=indexed)
 
-    return Family(
+    return FieldFamily(
         prefix="metrics.",
         pattern="metrics.<name>.<statistic>",
         means=f"metric of a succeeded job over its seeds; names: {', '.join(OF_EVERY_TASK)}, "
@@ -158,7 +158,7 @@ def _metrics() -> Family:
     )
 
 
-def _labels() -> Family:
+def _labels() -> FieldFamily:
     def of(name: str) -> Field | None:
         match = _LABEL.fullmatch(name)
         if match is None:
@@ -173,10 +173,10 @@ def _labels() -> Family:
         return Field(name, "text", means, lambda _: column, is_indexed=True, among=among)
 
     means = "label of the job"
-    return Family("labels.", "labels.<name>", means, of, is_indexed=True)
+    return FieldFamily("labels.", "labels.<name>", means, of, is_indexed=True)
 
 
-def _spec() -> Family:
+def _spec() -> FieldFamily:
     def of(name: str) -> Field | None:
         match = _PATH.fullmatch(name)
         if match is None:
@@ -191,4 +191,4 @@ def _spec() -> Family:
         )
 
     means = "field of the resolved spec, such as spec.method.rank or spec.training.steps"
-    return Family("spec.", "spec.<path>", means, of, kind="any")
+    return FieldFamily("spec.", "spec.<path>", means, of, kind="any")

@@ -27,7 +27,7 @@ from sqlalchemy.sql import column
 
 from adaptlab_db.tables import Job, SpecNumber
 from adaptlab_services.querying.fields import Joins
-from adaptlab_services.querying.filtering import Comparison, Operand, Operator
+from adaptlab_services.querying.filtering import FieldComparison, Operand, Operator
 
 MOST_RARE = 2000
 """Largest number of jobs with a rare value; more are found fast by reading jobs in order."""
@@ -40,7 +40,7 @@ _PLACE = re.compile(r"-?\d+")
 
 
 def rare_jobs(
-    joins: Joins, path: Sequence[str], asked: Comparison, holds: ColumnElement[bool]
+    joins: Joins, path: Sequence[str], asked: FieldComparison, holds: ColumnElement[bool]
 ) -> Sequence[UUID] | None:
     """Return the jobs that match a comparison of a member of the spec.
 
@@ -58,7 +58,9 @@ def rare_jobs(
     return ids if len(ids) <= MOST_RARE else None
 
 
-def _values(session: Session, path: Sequence[str], asked: Comparison) -> Sequence[object] | None:
+def _values(
+    session: Session, path: Sequence[str], asked: FieldComparison
+) -> Sequence[object] | None:
     """Return the JSON values that can match the comparison.
 
     None if they cannot be listed.

@@ -12,9 +12,9 @@ from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.plugins.theory_check import THEORY_CHECKS
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
-    Measured,
     MeasuredCheck,
-    MeasuredRow,
+    RecipeMeasurements,
+    RecipeRow,
     SeedLoss,
     TrialScore,
 )
@@ -45,19 +45,19 @@ class _Facts:
     words: Mapping[str, str]
 
 
-def measured(session: Session, view: StudyView, recipe: Recipe) -> Measured:
+def measured(session: Session, view: StudyView, recipe: Recipe) -> RecipeMeasurements:
     """Return everything that a study of the recipe has measured so far."""
     adaptations = {job.id for cell in view.cells for job in cell.jobs}
     others = {part.job.id for part in (*view.base_models, *view.checks)}
     words = _words(view, recipe)
     facts = _facts(session, adaptations | others, words)
-    alone: dict[str | Place, MeasuredRow] = {
+    alone: dict[str | Place, RecipeRow] = {
         base.name: _row(words[base.name], _alone(base, view.cells, facts), facts)
         for base in view.base_models
     }
     cells = dict(_cells(view, words, facts))
     unique = {id(row): row for row in cells.values()}
-    return Measured(
+    return RecipeMeasurements(
         rows=(*alone.values(), *unique.values()),
         checks=tuple(_checks(view.checks, words, alone | cells, facts)),
     )
@@ -98,7 +98,7 @@ def _adds_nothing(job: ScoredJob) -> bool:
 
 def _cells(
     view: StudyView, words: Mapping[str, str], facts: _Facts
-) -> Iterator[tuple[Place, MeasuredRow]]:
+) -> Iterator[tuple[Place, RecipeRow]]:
     """Yield the row of every cell; cells with the same jobs share one row."""
     groups: dict[tuple[str, str, str, tuple[UUID, ...]], list[StudyCell]] = defaultdict(list)
     for cell in view.cells:
@@ -117,13 +117,13 @@ def _row(
     facts: _Facts,
     method: str | None = None,
     budgets: tuple[int, ...] = (),
-) -> MeasuredRow:
+) -> RecipeRow:
     """Return the measurements of equal jobs; the first job with a seed counts."""
     spec = jobs[0].spec
     deviations: dict[int, float] = {}
     for job in reversed(jobs):
         deviations |= {seed: far for seed, far in job.deviations.items() if math.isfinite(far)}
-    return MeasuredRow(
+    return RecipeRow(
         base_model=base,
         method=method,
         task=spec.task if method is not None else None,
@@ -233,7 +233,7 @@ def _trial(result: ReplicateResult, samples: int, test: Evaluation | None) -> Tr
 def _checks(
     jobs: Sequence[StudyCheckView],
     words: Mapping[str, str],
-    rows: Mapping[str | Place, MeasuredRow],
+    rows: Mapping[str | Place, RecipeRow],
     facts: _Facts,
 ) -> Iterator[MeasuredCheck]:
     """Yield the checks by what they measure, merging the jobs of later seeds."""
@@ -274,11 +274,11 @@ def _place(check: StudyCheckView) -> str | Place | None:
     return base, task, method, budget
 
 
-def _several(check: StudyCheckView, words: Mapping[str, str]) -> MeasuredRow | None:
+def _several(check: StudyCheckView, words: Mapping[str, str]) -> RecipeRow | None:
     """Return the row of a check over several cells of one method, else None."""
     if check.method is None or check.task is not None or check.base_model is None:
         return None
-    return MeasuredRow(base_model=words[check.base_model], method=check.method)
+    return RecipeRow(base_model=words[check.base_model], method=check.method)
 
 
 def _why(job: ScoredJob) -> str:

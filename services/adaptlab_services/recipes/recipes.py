@@ -25,8 +25,8 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.recipes import (
     RecipeLinks,
+    RecipeList,
     RecipePreset,
-    Recipes,
     RecipeSummary,
     RecipeView,
     ReportLinks,
@@ -34,7 +34,7 @@ from adaptlab_answers.recipes import (
 )
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services.errors import Conflict, NoReport, NotFound
+from adaptlab_services.errors import NoReport, ResourceNotFound, StateConflict
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS
@@ -53,13 +53,13 @@ class RequestedStudy:
     recipe: RecipeRef
 
 
-def listed() -> Recipes:
+def listed() -> RecipeList:
     """Return every recipe."""
-    return Recipes(data=tuple(_summary(recipe_named(name)) for name in RECIPES.names()))
+    return RecipeList(data=tuple(_summary(recipe_named(name)) for name in RECIPES.names()))
 
 
 def get(name: str) -> RecipeView:
-    """Return one recipe; raises `NotFound`."""
+    """Return one recipe; raises `ResourceNotFound`."""
     recipe = _existing(name)
     return RecipeView(
         name=recipe.name,
@@ -144,7 +144,7 @@ def _existing(name: str) -> Recipe:
     try:
         return recipe_named(name)
     except UnknownName as error:
-        raise NotFound("recipe", name) from error
+        raise ResourceNotFound("recipe", name) from error
 
 
 def _still_there(reference: RecipeRef) -> Recipe:
@@ -155,7 +155,7 @@ def _still_there(reference: RecipeRef) -> Recipe:
             f"The study was created from the recipe {reference.name!r}, which this server no "
             "longer has. Install it, or see the study's comparison instead."
         )
-        raise Conflict(detail) from error
+        raise StateConflict(detail) from error
 
 
 def _summary(recipe: Recipe) -> RecipeSummary:

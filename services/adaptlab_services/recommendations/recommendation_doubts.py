@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab_answers.recommendations import ThinEvidence
-from adaptlab_services.comparisons.comparison_rows import Row, compared_method
+from adaptlab_services.comparisons.comparison_rows import ComparedRow, compared_method
 from adaptlab_services.recommendations.recommendation_evidence import (
-    Evidence,
+    RecommendationEvidence,
     ResolvedQuestion,
     name_of,
 )
 
 
-def doubts(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
+def doubts(question: ResolvedQuestion, evidence: RecommendationEvidence) -> Iterator[ThinEvidence]:
     """Yield all weak points, the comparison's own warnings first."""
     for warning in evidence.comparison.warnings:
         yield ThinEvidence(kind=warning.kind, text=warning.text, methods=warning.methods)
@@ -26,13 +26,15 @@ def doubts(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvide
     yield from _not_compared(question, evidence)
 
 
-def unmeasured(question: ResolvedQuestion, evidence: Evidence) -> tuple[str, ...]:
+def unmeasured(question: ResolvedQuestion, evidence: RecommendationEvidence) -> tuple[str, ...]:
     """Return the methods that fit the budget and have no comparable run."""
     measured = {name_of(row) for row in (*evidence.rows, *evidence.too_slow)}
     return tuple(name for name in question.fitting() if name not in measured)
 
 
-def larger_at_budget(row: Row, question: ResolvedQuestion, evidence: Evidence) -> int | None:
+def larger_at_budget(
+    row: ComparedRow, question: ResolvedQuestion, evidence: RecommendationEvidence
+) -> int | None:
     """Return the row's method's size at the requested budget, if not yet run.
 
     None if a run of that size or larger exists.
@@ -47,13 +49,13 @@ def larger_at_budget(row: Row, question: ResolvedQuestion, evidence: Evidence) -
     return size if size > tried else None
 
 
-def fewer_trials(row: Row, evidence: Evidence) -> int | None:
+def fewer_trials(row: ComparedRow, evidence: RecommendationEvidence) -> int | None:
     """Return the most trials of any row, if this one had fewer and trains."""
     most = max(other.trials for other in evidence.rows if other.parameters or other is row)
     return most if row.parameters and row.trials < most else None
 
 
-def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
+def _chosen_by_score(evidence: RecommendationEvidence) -> Iterator[ThinEvidence]:
     best = evidence.comparison.cells[0].best
     if len(best) > 1:
         text = (
@@ -63,7 +65,7 @@ def _chosen_by_score(evidence: Evidence) -> Iterator[ThinEvidence]:
         yield ThinEvidence(kind="chosen_by_score", text=text, methods=best)
 
 
-def _tuning(row: Row) -> Iterator[ThinEvidence]:
+def _tuning(row: ComparedRow) -> Iterator[ThinEvidence]:
     """Yield a single learning rate, or a best one at the end of its range."""
     if not row.parameters:
         return
@@ -89,7 +91,7 @@ def _tuning(row: Row) -> Iterator[ThinEvidence]:
 
 
 def _other_budget(
-    row: Row, question: ResolvedQuestion, evidence: Evidence
+    row: ComparedRow, question: ResolvedQuestion, evidence: RecommendationEvidence
 ) -> Iterator[ThinEvidence]:
     size = larger_at_budget(row, question, evidence)
     if size is not None:
@@ -100,13 +102,17 @@ def _other_budget(
         yield ThinEvidence(kind="other_budget", text=text, methods=(row.label,))
 
 
-def _not_run(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
+def _not_run(
+    question: ResolvedQuestion, evidence: RecommendationEvidence
+) -> Iterator[ThinEvidence]:
     if names := unmeasured(question, evidence):
         text = f"No comparable run of {_listed(names)}; the budget allows it."
         yield ThinEvidence(kind="no_run", text=text, methods=names)
 
 
-def _not_compared(question: ResolvedQuestion, evidence: Evidence) -> Iterator[ThinEvidence]:
+def _not_compared(
+    question: ResolvedQuestion, evidence: RecommendationEvidence
+) -> Iterator[ThinEvidence]:
     """Yield the runs that were excluded, with the reason."""
     yield from too_slow(question, evidence.too_slow)
     if evidence.other_settings:
@@ -127,7 +133,7 @@ def _not_compared(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Th
         yield ThinEvidence(kind="left_out", text=text)
 
 
-def too_slow(question: ResolvedQuestion, rows: Sequence[Row]) -> Iterator[ThinEvidence]:
+def too_slow(question: ResolvedQuestion, rows: Sequence[ComparedRow]) -> Iterator[ThinEvidence]:
     """Yield the rows that took longer than requested, if any."""
     if rows:
         labels = tuple(row.label for row in rows)

@@ -29,9 +29,9 @@ from adaptlab.specs.spec import Choice
 from adaptlab.statistics import ChosenBest, Interval, Scores
 from adaptlab.values import AUTO
 from adaptlab_answers.models import MethodAnswer
-from adaptlab_db.tables import Attempt, BaseModel, Job
+from adaptlab_db.tables import AttemptRow, BaseModel, Job
 from adaptlab_services.comparisons.comparison_groups import tables_of_jobs
-from adaptlab_services.comparisons.comparison_rows import Row, alone_of, compared_jobs
+from adaptlab_services.comparisons.comparison_rows import ComparedRow, alone_of, compared_jobs
 from adaptlab_services.people.access import own_jobs
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
@@ -93,7 +93,7 @@ class ReadRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RecommendationEvidence:
     """Comparable runs of a base model and task, as rows from best to worst.
 
     A row is one configuration with all its seeds. `too_slow` are rows that took longer than
@@ -102,29 +102,29 @@ class Evidence:
     None if it was not measured.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     comparison: Comparison
     runs: Mapping[UUID, RunFacts]
-    too_slow: tuple[Row, ...]
+    too_slow: tuple[ComparedRow, ...]
     other_settings: tuple[ScoredJob, ...]
     left_out: int
     base_alone: float | None
 
-    def works(self, row: Row) -> bool:
+    def works(self, row: ComparedRow) -> bool:
         """Return True if most seeds of the row beat the floor."""
         failing = self.entry(row).failing
         return 2 * failing.ok > failing.seeds
 
-    def score(self, row: Row) -> Interval:
+    def score(self, row: ComparedRow) -> Interval:
         """Return the row's score."""
         return self.entry(row).score
 
-    def entry(self, row: Row) -> ComparisonRow:
+    def entry(self, row: ComparedRow) -> ComparisonRow:
         """Return the row of the comparison."""
         return next(one for one in self.comparison.cells[0].rows if one.label == row.label)
 
     @property
-    def recommended(self) -> Row:
+    def recommended(self) -> ComparedRow:
         """The leader of the best set, or the first of it that works."""
         cell = self.comparison.cells[0]
         best = [row for row in self.rows if row.label in cell.best] or [*self.rows]
@@ -139,18 +139,18 @@ class Evidence:
         return corrected_choice(rows, self.recommended.label, self.comparison.level)
 
     @property
-    def runner_up(self) -> Row | None:
+    def runner_up(self) -> ComparedRow | None:
         """The first row of another method, if any."""
         name = name_of(self.recommended)
         return next((row for row in self.rows if name_of(row) != name), None)
 
-    def verdict(self, first: Row, second: Row) -> Verdict | None:
+    def verdict(self, first: ComparedRow, second: ComparedRow) -> Verdict | None:
         """Return the verdict on two rows, or None if they cannot be paired."""
         labels = {first.label, second.label}
         verdicts = self.comparison.cells[0].verdicts
         return next((v for v in verdicts if {v.pair.first, v.pair.second} == labels), None)
 
-    def seconds(self, row: Row) -> float | None:
+    def seconds(self, row: ComparedRow) -> float | None:
         """Return the duration of the row's longest job, if known."""
         return longest(row, self.runs)
 
@@ -166,15 +166,15 @@ class Evidence:
 class NoEvidence:
     """The lack of comparable results; `too_slow` took longer than requested."""
 
-    too_slow: tuple[Row, ...] = ()
+    too_slow: tuple[ComparedRow, ...] = ()
 
 
-def name_of(row: Row) -> str:
+def name_of(row: ComparedRow) -> str:
     """Return the name of the row's method, without budget and knobs."""
     return str((row.jobs[0].spec.method or {})["name"])
 
 
-def longest(row: Row, runs: Mapping[UUID, RunFacts]) -> float | None:
+def longest(row: ComparedRow, runs: Mapping[UUID, RunFacts]) -> float | None:
     """Return the duration of the row's longest job in seconds, if known."""
     durations = [runs[job.id].seconds for job in row.jobs]
     return max((seconds for seconds in durations if seconds is not None), default=None)
@@ -189,7 +189,7 @@ def read_runs(
     return ReadRuns(runs, tuple(scored.values()))
 
 
-def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvidence:
+def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> RecommendationEvidence | NoEvidence:
     """Compute the evidence from these runs; call it outside a unit of work."""
     scored = [j for j in read.scored if j.evaluations and _has_knobs(j, question.methods)]
     if not scored:
@@ -200,7 +200,7 @@ def evidence_of(question: ResolvedQuestion, read: ReadRuns) -> Evidence | NoEvid
         return NoEvidence(too_slow)
     compared = _at_most(rows, MOST_ROWS)
     comparable = {job.id for job in group}
-    return Evidence(
+    return RecommendationEvidence(
         rows=compared,
         comparison=_comparison(compared, question),
         runs=read.runs,
@@ -218,10 +218,10 @@ def _runs(
 
     Imported adapters are none: how much they were tuned is unknown.
     """
-    latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+    latest = (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt)
     rows = session.execute(
-        select(Job.id, Job.spec, Job.queue, Attempt.started_at, Attempt.ended_at)
-        .join(Attempt, latest)
+        select(Job.id, Job.spec, Job.queue, AttemptRow.started_at, AttemptRow.ended_at)
+        .join(AttemptRow, latest)
         .where(which, Job.kind == "adapt", Job.state == "succeeded", Job.task == question.task.name)
         .where(Job.trainable_parameters <= question.limit, Job.total_steps > 0)
         .where(Job.resolved_spec["task"] == literal(as_json(question.task), JSONB))
@@ -292,11 +292,11 @@ def _mean(job: ScoredJob) -> float:
 
 def _rows(
     jobs: Sequence[ScoredJob], runs: Mapping[UUID, RunFacts], max_seconds: float | None
-) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+) -> tuple[tuple[ComparedRow, ...], tuple[ComparedRow, ...]]:
     """Return the rows in time, best first, and those that took too long."""
     (table,) = tables_of_jobs(jobs)
-    in_time: list[Row] = []
-    too_slow: list[Row] = []
+    in_time: list[ComparedRow] = []
+    too_slow: list[ComparedRow] = []
     for row in table.rows:
         seconds = longest(row, runs)
         is_late = max_seconds is not None and seconds is not None and seconds > max_seconds
@@ -304,19 +304,19 @@ def _rows(
     return tuple(sorted(in_time, key=_order)), tuple(too_slow)
 
 
-def _order(row: Row) -> tuple[bool, float, int, str]:
+def _order(row: ComparedRow) -> tuple[bool, float, int, str]:
     """Return the sort key: three seeds or more, higher mean, smaller size."""
     evaluations = row.evaluations()
     mean = sum(e.correct / e.total for e in evaluations) / len(evaluations)
     return len(evaluations) < LEAST_SEEDS, -mean, row.parameters, row.label
 
 
-def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
+def _at_most(rows: Sequence[ComparedRow], most: int) -> tuple[ComparedRow, ...]:
     """Return at most `most` rows, the largest of every method first.
 
     This avoids a selection by score.
     """
-    of_method: dict[str, list[Row]] = defaultdict(list)
+    of_method: dict[str, list[ComparedRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (-row.parameters, row.label)):
         of_method[name_of(row)].append(row)
     turns = [(place, row.label) for own in of_method.values() for place, row in enumerate(own)]
@@ -324,7 +324,7 @@ def _at_most(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
     return tuple(row for row in rows if row.label in labels)
 
 
-def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:
+def _comparison(rows: Sequence[ComparedRow], question: ResolvedQuestion) -> Comparison:
     """Compare all rows in one cell, because all are within the budget."""
     scores = tuple(_alone(row) for row in rows)
     differences = comparability(compared_jobs(rows))
@@ -341,7 +341,7 @@ def _comparison(rows: Sequence[Row], question: ResolvedQuestion) -> Comparison:
     )
 
 
-def _alone(row: Row) -> Scores:
+def _alone(row: ComparedRow) -> Scores:
     scores = replace(row, method=row.label, budget=None).scores()
     assert scores is not None, "only jobs with scores are gathered"
     return scores

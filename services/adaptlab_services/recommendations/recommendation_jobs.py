@@ -14,8 +14,8 @@ from adaptlab.statistics.leads import FEWEST_SEEDS
 from adaptlab.studies.study import StudySpec
 from adaptlab_answers.recommendations import ProposedJob, ProposedStudy, Purpose, ThinEvidence
 from adaptlab_answers.studies import StudyPreview
-from adaptlab_services.comparisons.comparison_rows import Row
-from adaptlab_services.errors import Conflict
+from adaptlab_services.comparisons.comparison_rows import ComparedRow
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.jobs import jobs
 from adaptlab_services.jobs.jobs import Preview
 from adaptlab_services.recommendations.recommendation_doubts import (
@@ -24,7 +24,7 @@ from adaptlab_services.recommendations.recommendation_doubts import (
     unmeasured,
 )
 from adaptlab_services.recommendations.recommendation_evidence import (
-    Evidence,
+    RecommendationEvidence,
     ResolvedQuestion,
     name_of,
 )
@@ -101,9 +101,9 @@ def _under_a_free_name(
         spec = StudySpec.model_validate_json(text, strict=True)
         try:
             return name, studies.preview(session, spec, rules)
-        except Conflict:
+        except StateConflict:
             continue
-    raise Conflict(
+    raise StateConflict(
         f"{MOST_NAMES - 1} studies are named {plain} or {plain}-…, so no name is free for a new "
         "one. Run one of them instead."
     )
@@ -134,7 +134,9 @@ def _shared_bases(question: ResolvedQuestion, resolved: ResolvedSpec) -> tuple[s
     )
 
 
-def candidates_of(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
+def candidates_of(
+    question: ResolvedQuestion, evidence: RecommendationEvidence
+) -> Iterator[Candidate]:
     """Yield the jobs that would settle the evidence's open points.
 
     They are not checked yet.
@@ -157,7 +159,7 @@ def candidates_of(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Ca
         )
 
 
-def _shown(evidence: Evidence) -> tuple[Row, ...]:
+def _shown(evidence: RecommendationEvidence) -> tuple[ComparedRow, ...]:
     runner_up = evidence.runner_up
     return (evidence.recommended, *(() if runner_up is None else (runner_up,)))
 
@@ -168,7 +170,9 @@ def _given(question: ResolvedQuestion, name: str) -> Document:
     return next((method.model_dump(mode="json") for method in matches), {"name": name})
 
 
-def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
+def _with_current_code(
+    question: ResolvedQuestion, evidence: RecommendationEvidence
+) -> Iterator[Candidate]:
     """Yield all seeds of the rows that may be the best.
 
     Results of the current code cannot be compared with those of older code.
@@ -182,7 +186,7 @@ def _with_current_code(question: ResolvedQuestion, evidence: Evidence) -> Iterat
         yield Candidate("newer_code", text, _again(question, evidence, row, seeds), (row.label,))
 
 
-def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candidate]:
+def _retuned(question: ResolvedQuestion, evidence: RecommendationEvidence) -> Iterator[Candidate]:
     for row in _shown(evidence):
         if trials := fewer_trials(row, evidence):
             name = first_in_sentence(row.label)
@@ -193,7 +197,7 @@ def _retuned(question: ResolvedQuestion, evidence: Evidence) -> Iterator[Candida
 
 
 def _more_seeds(
-    question: ResolvedQuestion, evidence: Evidence, retuned: set[str]
+    question: ResolvedQuestion, evidence: RecommendationEvidence, retuned: set[str]
 ) -> Iterator[Candidate]:
     """Yield the missing seeds of the recommended row and of its competitors.
 
@@ -219,7 +223,9 @@ def _more_seeds(
             )
 
 
-def _seeds_to_settle(evidence: Evidence, first: Row, other: Row) -> set[int]:
+def _seeds_to_settle(
+    evidence: RecommendationEvidence, first: ComparedRow, other: ComparedRow
+) -> set[int]:
     """Return the seeds that both rows need, as the comparison predicts."""
     either = {*_starts(first), *_starts(other)}
     cell = evidence.comparison.cells[0]
@@ -239,7 +245,7 @@ def _extended(seeds: set[int], count: int) -> set[int]:
     return extended
 
 
-def _starts(row: Row) -> dict[int, int]:
+def _starts(row: ComparedRow) -> dict[int, int]:
     """Return the scored seeds of a row, with the base replicate of each."""
     scored = {evaluation.seed for evaluation in row.evaluations()}
     return {
@@ -251,7 +257,10 @@ def _starts(row: Row) -> dict[int, int]:
 
 
 def _again(
-    question: ResolvedQuestion, evidence: Evidence, row: Row, seeds: Sequence[int]
+    question: ResolvedQuestion,
+    evidence: RecommendationEvidence,
+    row: ComparedRow,
+    seeds: Sequence[int],
 ) -> Document:
     """Return the row's requested spec for other seeds."""
     stored = evidence.runs[row.jobs[0].id]
@@ -261,7 +270,7 @@ def _again(
 
 
 def _new_spec(
-    question: ResolvedQuestion, evidence: Evidence, method: Mapping[str, object]
+    question: ResolvedQuestion, evidence: RecommendationEvidence, method: Mapping[str, object]
 ) -> Document:
     """Return a job for a method with the rows' training, effort and seeds."""
     model = next((row for row in evidence.rows if row.parameters), evidence.rows[0])
@@ -295,7 +304,9 @@ def _trains(question: ResolvedQuestion, method: Mapping[str, object]) -> bool:
     return any(budget is not None and budget.trainable_parameters > 0 for budget in budgets)
 
 
-def _seeded(question: ResolvedQuestion, evidence: Evidence, seeds: Sequence[int]) -> Document:
+def _seeded(
+    question: ResolvedQuestion, evidence: RecommendationEvidence, seeds: Sequence[int]
+) -> Document:
     """Return the seeds, starting from the same base replicates as other rows."""
     starts = {seed: base for row in evidence.rows for seed, base in _starts(row).items()}
     replicates = question.base.replicates

@@ -19,14 +19,14 @@ from adaptlab_answers.recommendations import (
     Recommendation,
     ThinEvidence,
 )
-from adaptlab_services.comparisons.comparison_rows import Row
+from adaptlab_services.comparisons.comparison_rows import ComparedRow
 from adaptlab_services.comparisons.comparison_runs import Units
 from adaptlab_services.models import base_models, budgets, datasets
 from adaptlab_services.models.budgets import BudgetQuestion
 from adaptlab_services.recommendations.recommendation_doubts import doubts, too_slow
 from adaptlab_services.recommendations.recommendation_evidence import (
-    Evidence,
     NoEvidence,
+    RecommendationEvidence,
     ResolvedQuestion,
     evidence_of,
     read_runs,
@@ -97,7 +97,7 @@ def _resolved(session: Session, question: RecommendationQuestion) -> ResolvedQue
 
 def _recommendation(
     question: ResolvedQuestion,
-    evidence: Evidence | None,
+    evidence: RecommendationEvidence | None,
     thin: tuple[ThinEvidence, ...],
     jobs: tuple[ProposedJob, ...],
     study: ProposedStudy | None,
@@ -126,7 +126,7 @@ def _recommendation(
     )
 
 
-def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
+def _measured(evidence: RecommendationEvidence, row: ComparedRow) -> MeasuredMethod:
     (entry,) = (r for r in evidence.comparison.cells[0].rows if r.label == row.label)
     spec = row.jobs[0].spec
     return MeasuredMethod(
@@ -145,11 +145,13 @@ def _measured(evidence: Evidence, row: Row) -> MeasuredMethod:
     )
 
 
-def _text(question: ResolvedQuestion, evidence: Evidence | None) -> str:
+def _text(question: ResolvedQuestion, evidence: RecommendationEvidence | None) -> str:
     return " ".join(_sentences(question, evidence))
 
 
-def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterator[str]:
+def _sentences(
+    question: ResolvedQuestion, evidence: RecommendationEvidence | None
+) -> Iterator[str]:
     where = f"{question.task.name} on {question.base.name} within {question.limit:,} parameters"
     if evidence is None:
         in_time = "" if question.max_seconds is None else f" and {question.max_seconds:g} s per job"
@@ -179,7 +181,7 @@ def _sentences(question: ResolvedQuestion, evidence: Evidence | None) -> Iterato
         yield evidence.comparison.cells[0].sentence
 
 
-def _nothing_works(where: str, evidence: Evidence, row: Row) -> str:
+def _nothing_works(where: str, evidence: RecommendationEvidence, row: ComparedRow) -> str:
     score = evidence.score(row)
     floor = evidence.comparison.floor
     assert floor is not None, "only stored results of older versions lack it"

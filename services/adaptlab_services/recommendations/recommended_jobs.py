@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab_answers.recommendations import ProposedJob, Recommendation
-from adaptlab_services.errors import Conflict, IdempotencyMismatch
+from adaptlab_services.errors import IdempotencyMismatch, StateConflict
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
@@ -57,17 +57,17 @@ def submit(
     """
     if wanted == "study":
         if proposal.first_study is None:
-            raise Conflict(GONE)
+            raise StateConflict(GONE)
         spec = _read(_STUDY, proposal.first_study.spec)
         try:
             key = _key(once, "study")
             creation = studies.create(session, principal, spec, rules, idempotency_key=key)
         except IdempotencyMismatch as error:  # the study exists, and another name is proposed now
-            raise Conflict(GONE) from error
+            raise StateConflict(GONE) from error
         return Submitted(study=creation.study.name, queues=creation.queues)
     chosen = [job for job in proposal.jobs if wanted in ("all", job.spec_digest)]
     if not chosen:
-        raise Conflict(GONE)
+        raise StateConflict(GONE)
     created = [_create(session, principal, job, rules, once) for job in chosen]
     ids, queues = zip(*created, strict=True)
     return Submitted(jobs=ids, queues=tuple(dict.fromkeys(queues)))

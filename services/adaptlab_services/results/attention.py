@@ -7,11 +7,10 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import AttentionSource
-from adaptlab.measurements.results import AttentionSummary as Summary
+from adaptlab.measurements.results import AttentionSource, AttentionSummary
 from adaptlab_answers.attention import MapLinks, Maps, MapView
-from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary
-from adaptlab_services.errors import NotFound
+from adaptlab_db.tables import Artifact, AttentionMapRow, AttentionSummaryRow
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
@@ -30,15 +29,15 @@ def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Map
     """Return the attention maps of the latest attempt, with their summaries."""
     attempt = latest_attempt(session, job_id)
     query = (
-        select(AttentionMap, Artifact.size)
-        .join(Artifact, Artifact.sha256 == AttentionMap.artifact_sha256)
-        .where(AttentionMap.job_id == job_id, AttentionMap.attempt == attempt)
-        .order_by(AttentionMap.replicate, AttentionMap.source.desc())
+        select(AttentionMapRow, Artifact.size)
+        .join(Artifact, Artifact.sha256 == AttentionMapRow.artifact_sha256)
+        .where(AttentionMapRow.job_id == job_id, AttentionMapRow.attempt == attempt)
+        .order_by(AttentionMapRow.replicate, AttentionMapRow.source.desc())
     )
     if wanted.source is not None:
-        query = query.where(AttentionMap.source == wanted.source)
+        query = query.where(AttentionMapRow.source == wanted.source)
     if wanted.replicate is not None:
-        query = query.where(AttentionMap.replicate == wanted.replicate)
+        query = query.where(AttentionMapRow.replicate == wanted.replicate)
     rows = session.execute(query).all()
     summaries = _summaries(session, [row.AttentionMap.id for row in rows], wanted)
     data = tuple(_view(row, size, summaries.get(row.id, ())) for row, size in rows)
@@ -46,14 +45,14 @@ def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Map
 
 
 def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
-    """Return the `.npy` file of one map of a job; raises `NotFound`."""
+    """Return the `.npy` file of one map of a job; raises `ResourceNotFound`."""
     row = session.execute(
-        select(AttentionMap, Artifact.size)
-        .join(Artifact, Artifact.sha256 == AttentionMap.artifact_sha256)
-        .where(AttentionMap.job_id == job_id, AttentionMap.id == map_id)
+        select(AttentionMapRow, Artifact.size)
+        .join(Artifact, Artifact.sha256 == AttentionMapRow.artifact_sha256)
+        .where(AttentionMapRow.job_id == job_id, AttentionMapRow.id == map_id)
     ).one_or_none()
     if row is None:
-        raise NotFound("attention map", map_id)
+        raise ResourceNotFound("attention map", map_id)
     attention_map, size = row
     return StoredFile(
         sha256=attention_map.artifact_sha256,
@@ -65,24 +64,26 @@ def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
 
 def _summaries(
     session: Session, map_ids: list[int], wanted: MapFilter
-) -> dict[int, tuple[Summary, ...]]:
-    query = select(AttentionSummary).where(AttentionSummary.map_id.in_(map_ids))
+) -> dict[int, tuple[AttentionSummary, ...]]:
+    query = select(AttentionSummaryRow).where(AttentionSummaryRow.map_id.in_(map_ids))
     if wanted.layer is not None:
-        query = query.where(AttentionSummary.layer == wanted.layer)
+        query = query.where(AttentionSummaryRow.layer == wanted.layer)
     if wanted.head is not None:
-        query = query.where(AttentionSummary.head == wanted.head)
-    order = (AttentionSummary.map_id, AttentionSummary.layer, AttentionSummary.head)
-    by_map: dict[int, tuple[Summary, ...]] = {}
+        query = query.where(AttentionSummaryRow.head == wanted.head)
+    order = (AttentionSummaryRow.map_id, AttentionSummaryRow.layer, AttentionSummaryRow.head)
+    by_map: dict[int, tuple[AttentionSummary, ...]] = {}
     for row in session.execute(query.order_by(*order)).scalars():
         by_map[row.map_id] = (*by_map.get(row.map_id, ()), _summary(row))
     return by_map
 
 
-def _summary(row: AttentionSummary) -> Summary:
-    return Summary.model_validate({name: getattr(row, name) for name in Summary.model_fields})
+def _summary(row: AttentionSummaryRow) -> AttentionSummary:
+    return AttentionSummary.model_validate(
+        {name: getattr(row, name) for name in AttentionSummary.model_fields}
+    )
 
 
-def _view(row: AttentionMap, size: int, summaries: Iterable[Summary]) -> MapView:
+def _view(row: AttentionMapRow, size: int, summaries: Iterable[AttentionSummary]) -> MapView:
     return MapView(
         id=row.id,
         replicate=row.replicate,

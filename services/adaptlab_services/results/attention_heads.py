@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab.values import Value
 from adaptlab_answers.drawable_maps import is_drawable
-from adaptlab_db.tables import Artifact, AttentionMap, AttentionSummary, Job
+from adaptlab_db.tables import Artifact, AttentionMapRow, AttentionSummaryRow, Job
 from adaptlab_services.results.results import latest_attempt
 
 HeadOrder = Literal[
@@ -91,7 +91,7 @@ def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
     They are sorted by replicate, the base model's map before the adapted one's.
     """
     attempt = latest_attempt(session, job_id)
-    whole = AttentionMap
+    whole = AttentionMapRow
     columns = (whole.id, whole.replicate, whole.seed, whole.source, whole.shape)
     places = (whole.learned_positions, whole.target_start)
     rows = session.execute(
@@ -110,7 +110,7 @@ def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
 
 def jobs_with_maps(session: Session, job_ids: Collection[UUID]) -> frozenset[UUID]:
     """Return the jobs whose latest attempt has maps after adaptation."""
-    whole = AttentionMap
+    whole = AttentionMapRow
     rows = session.scalars(
         select(whole.job_id)
         .join(Job, (Job.id == whole.job_id) & (Job.attempt == whole.attempt))
@@ -128,7 +128,7 @@ def strongest_head(session: Session, maps: Sequence[MapOutline]) -> StrongestHea
     adapted = next((one for one in maps if one.source == "adapted"), None)
     if adapted is None:
         return None
-    row = AttentionSummary
+    row = AttentionSummaryRow
     first = session.execute(
         select(row.layer, row.head)
         .where(row.map_id == adapted.id)
@@ -156,7 +156,7 @@ def heads(
     if shown is None:
         return HeadRows(data=(), total=0)
     base = next((m.id for m in maps if m.replicate == replicate and m.source == "base"), None)
-    before = aliased(AttentionSummary)
+    before = aliased(AttentionSummaryRow)
     same_source = [m.id for m in maps if m.source == shown.source]
     query = _heads(shown.id, base, same_source, before)
     rows = session.execute(
@@ -173,9 +173,9 @@ def shown_map(maps: Sequence[MapOutline], replicate: int) -> MapOutline | None:
 
 
 def _heads(
-    shown: int, base: int | None, others: Sequence[int], before: type[AttentionSummary]
+    shown: int, base: int | None, others: Sequence[int], before: type[AttentionSummaryRow]
 ) -> Select[Any]:  # Any: columns of several types
-    row, every = AttentionSummary, aliased(AttentionSummary)
+    row, every = AttentionSummaryRow, aliased(AttentionSummaryRow)
     moved = (
         select(
             every.layer,
@@ -198,9 +198,9 @@ def _heads(
     )
 
 
-def _order(sorting: Sorting, before: type[AttentionSummary]) -> list[ColumnElement[Any]]:
+def _order(sorting: Sorting, before: type[AttentionSummaryRow]) -> list[ColumnElement[Any]]:
     """Return the columns to sort by; `Any`, because their types differ."""
-    row = AttentionSummary
+    row = AttentionSummaryRow
     if sorting.by == "layer":
         return [_turned(column, sorting) for column in (row.layer, row.head)]
     by = before.entropy if sorting.by == "base_entropy" else getattr(row, sorting.by)
@@ -217,7 +217,7 @@ def layers(session: Session, maps: Sequence[MapOutline]) -> tuple[LayerFacts, ..
     adapted = [m.id for m in maps if m.source == "adapted"]
     if not adapted:
         return ()
-    row = AttentionSummary
+    row = AttentionSummaryRow
     rows = session.execute(
         select(
             row.layer,

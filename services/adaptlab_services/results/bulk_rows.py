@@ -13,7 +13,7 @@ from sqlalchemy import Row, Select, select, tuple_
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.queries import ColumnView
-from adaptlab_db.tables import Job, MetricPoint, Replicate
+from adaptlab_db.tables import Job, MetricPointRow, Replicate
 from adaptlab_services.results.result_queries import (
     LISTINGS,
     Question,
@@ -116,11 +116,11 @@ def _points(units: Units, jobs: Sequence[UUID], names: Sequence[str]) -> Iterato
 
 
 _PLACE = (
-    MetricPoint.job_id,
-    MetricPoint.attempt,
-    MetricPoint.name,
-    MetricPoint.replicate,
-    MetricPoint.step,
+    MetricPointRow.job_id,
+    MetricPointRow.attempt,
+    MetricPointRow.name,
+    MetricPointRow.replicate,
+    MetricPointRow.step,
 )
 
 
@@ -135,7 +135,7 @@ def _cells(points: Sequence[Row[*tuple[Any, ...]]]) -> Batch:
 
 def _curves(jobs: Sequence[UUID], names: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """Return the points with `CURVE_COLUMNS` and the attempt."""
-    point = MetricPoint
+    point = MetricPointRow
     ended = (
         (Replicate.job_id == point.job_id)
         & (Replicate.attempt == point.attempt)

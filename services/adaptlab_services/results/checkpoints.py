@@ -5,40 +5,40 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab_answers.results import CheckpointLinks, Checkpoints, CheckpointView
-from adaptlab_db.tables import Artifact, Checkpoint
-from adaptlab_services.errors import NotFound
+from adaptlab_answers.results import CheckpointLinks, CheckpointList, CheckpointView
+from adaptlab_db.tables import Artifact, CheckpointRow
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
 
-def of_job(session: Session, job_id: UUID) -> Checkpoints:
-    """Return the checkpoints of a job's latest attempt; raises `NotFound`."""
+def of_job(session: Session, job_id: UUID) -> CheckpointList:
+    """Return the checkpoints of a job's latest attempt; raises `ResourceNotFound`."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
-        select(Checkpoint, Artifact.size)
-        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
-        .where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
-        .order_by(Checkpoint.replicate, Checkpoint.kind)
+        select(CheckpointRow, Artifact.size)
+        .join(Artifact, Artifact.sha256 == CheckpointRow.artifact_sha256)
+        .where(CheckpointRow.job_id == job_id, CheckpointRow.attempt == attempt)
+        .order_by(CheckpointRow.replicate, CheckpointRow.kind)
     )
-    return Checkpoints(data=tuple(_view(row, size) for row, size in rows), attempt=attempt)
+    return CheckpointList(data=tuple(_view(row, size) for row, size in rows), attempt=attempt)
 
 
 def get(session: Session, checkpoint_id: int) -> CheckpointView:
-    """Return one checkpoint of any attempt; raises `NotFound`."""
+    """Return one checkpoint of any attempt; raises `ResourceNotFound`."""
     row = session.execute(
-        select(Checkpoint, Artifact.size)
-        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
-        .where(Checkpoint.id == checkpoint_id)
+        select(CheckpointRow, Artifact.size)
+        .join(Artifact, Artifact.sha256 == CheckpointRow.artifact_sha256)
+        .where(CheckpointRow.id == checkpoint_id)
     ).one_or_none()
     if row is None:
-        raise NotFound("checkpoint", checkpoint_id)
+        raise ResourceNotFound("checkpoint", checkpoint_id)
     checkpoint, size = row
     return _view(checkpoint, size)
 
 
 def content(session: Session, checkpoint_id: int) -> StoredFile:
-    """Return the file of one checkpoint; raises `NotFound`."""
+    """Return the file of one checkpoint; raises `ResourceNotFound`."""
     checkpoint = get(session, checkpoint_id)
     return StoredFile(
         sha256=checkpoint.sha256,
@@ -48,7 +48,7 @@ def content(session: Session, checkpoint_id: int) -> StoredFile:
     )
 
 
-def _view(row: Checkpoint, size: int) -> CheckpointView:
+def _view(row: CheckpointRow, size: int) -> CheckpointView:
     return CheckpointView(
         id=row.id,
         job_id=row.job_id,

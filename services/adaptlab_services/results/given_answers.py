@@ -15,7 +15,7 @@ from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.paging import Page
 from adaptlab_answers.results import Outcomes
-from adaptlab_db.tables import Evaluation, GivenAnswers, ItemOutcome, Job, ShownItems
+from adaptlab_db.tables import EvaluationRow, GivenAnswers, ItemOutcome, Job, ShownItems
 from adaptlab_services import paging
 from adaptlab_services.jobs import lists
 from adaptlab_services.paging import Cursor
@@ -261,7 +261,7 @@ def _outcomes(
     session: Session, job_id: UUID, attempt: int
 ) -> Mapping[tuple[str | None, int, bool], tuple[bool, ...]]:
     """Return the outcomes by task, replicate and attachment."""
-    row = Evaluation
+    row = EvaluationRow
     rows = session.execute(
         select(row.id, row.task, row.replicate, row.attached, row.total, ItemOutcome.bits)
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)

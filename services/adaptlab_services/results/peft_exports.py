@@ -11,8 +11,8 @@ from adaptlab.exchange.peft_folder import peft_folder
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.artifacts import ArtifactStore
-from adaptlab_db.tables import Checkpoint, Job
-from adaptlab_services.errors import NotFound
+from adaptlab_db.tables import CheckpointRow, Job
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.models.base_tensors import BaseTensors
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 
@@ -44,9 +44,9 @@ def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) 
 
 
 def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str, bytes]:
-    checkpoint = session.get(Checkpoint, checkpoint_id)
+    checkpoint = session.get(CheckpointRow, checkpoint_id)
     if checkpoint is None:
-        raise NotFound("checkpoint", checkpoint_id)
+        raise ResourceNotFound("checkpoint", checkpoint_id)
     job = session.get_one(Job, checkpoint.job_id)
     resolved = readable(ResolvedSpec.model_validate(job.resolved_spec))
     if not isinstance(resolved, ResolvedAdapt):

@@ -11,7 +11,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.measurements.results import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.metric_summaries import (
-    Measured,
+    SeedMetric,
     Summary,
     catalogue,
     is_lowest_best,
@@ -117,7 +117,7 @@ def _merged(
     merged: list[tuple[Key, int, Summary]] = []
     for row in rows:
         jobs, _, *columns = row[width:]
-        seeds = [Measured(*seed) for seed in sorted(zip(*columns, strict=True))]
+        seeds = [SeedMetric(*seed) for seed in sorted(zip(*columns, strict=True))]
         merged.append((_key(row[:width]), int(jobs), summary(metric, seeds)))
     return merged
 

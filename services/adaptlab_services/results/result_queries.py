@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.queries import Cell, ColumnView, FieldList, FieldView, ResultRows
-from adaptlab_db.tables import AttentionSummary, Job
+from adaptlab_db.tables import AttentionSummaryRow, Job
 from adaptlab_services import paging
 from adaptlab_services.querying.attention_fields import attention_fields, attention_joins
 from adaptlab_services.querying.conditions import condition
@@ -158,9 +158,9 @@ LISTINGS: dict[Subject, Listing] = {
         fields=attention_fields(),
         start=attention_joins,
         identity=lambda: (
-            AttentionSummary.map_id,
-            AttentionSummary.layer,
-            AttentionSummary.head,
+            AttentionSummaryRow.map_id,
+            AttentionSummaryRow.layer,
+            AttentionSummaryRow.head,
         ),
         read_identity=lambda texts: tuple(int(text) for text in texts),
         always=tuple,

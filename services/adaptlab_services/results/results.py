@@ -13,7 +13,7 @@ from adaptlab_answers.results import (
     Attempts,
     AttemptView,
     Curve,
-    Curves,
+    CurvesView,
     EvaluationLinks,
     Evaluations,
     EvaluationView,
@@ -23,27 +23,27 @@ from adaptlab_answers.results import (
     TheoryChecks,
 )
 from adaptlab_db.tables import (
-    Attempt,
-    Evaluation,
+    AttemptRow,
+    EvaluationRow,
     ItemOutcome,
     Job,
     JobEvent,
-    MetricPoint,
+    MetricPointRow,
     Replicate,
-    TheoryReport,
+    TheoryReportRow,
     Worker,
 )
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 LARGEST_CURVE = 10_000
 
 
 def latest_attempt(session: Session, job_id: UUID) -> int:
-    """Return the number of a job's latest attempt; raises `NotFound`."""
+    """Return the number of a job's latest attempt; raises `ResourceNotFound`."""
     attempt = session.execute(select(Job.attempt).where(Job.id == job_id)).scalar_one_or_none()
     if attempt is None:
-        raise NotFound("job", job_id)
+        raise ResourceNotFound("job", job_id)
     return attempt
 
 
@@ -53,7 +53,7 @@ def metrics(
     names: Collection[str] = (),
     replicates: Collection[int] = (),
     max_points: int = 1000,
-) -> Curves:
+) -> CurvesView:
     """Return the learning curves, thinned to about `max_points` each.
 
     Args:
@@ -64,31 +64,33 @@ def metrics(
         max_points: at least 2 and at most `LARGEST_CURVE`.
     """
     attempt = latest_attempt(session, job_id)
-    conditions = [MetricPoint.job_id == job_id, MetricPoint.attempt == attempt]
+    conditions = [MetricPointRow.job_id == job_id, MetricPointRow.attempt == attempt]
     if names:
-        conditions.append(MetricPoint.name.in_(names))
+        conditions.append(MetricPointRow.name.in_(names))
     if replicates:
-        conditions.append(MetricPoint.replicate.in_(replicates))
+        conditions.append(MetricPointRow.replicate.in_(replicates))
     rows = session.execute(_thinned(conditions, max_points)).all()
     points: dict[tuple[str, int, int], list[tuple[int, float | None]]] = {}
     for row in rows:
         key = (row.name, row.replicate, row.total)
         points.setdefault(key, []).append((row.step, _finite(row.value)))
-    return Curves(data=tuple(_curve(key, curve) for key, curve in points.items()), attempt=attempt)
+    return CurvesView(
+        data=tuple(_curve(key, curve) for key, curve in points.items()), attempt=attempt
+    )
 
 
 def _thinned(
     conditions: list[ColumnElement[bool]], max_points: int
 ) -> Select[str, int, int, float | None, int]:
     """Select every n-th point of each curve, and its last."""
-    curve = (MetricPoint.name, MetricPoint.replicate)
-    number = func.row_number().over(partition_by=curve, order_by=MetricPoint.step)
+    curve = (MetricPointRow.name, MetricPointRow.replicate)
+    number = func.row_number().over(partition_by=curve, order_by=MetricPointRow.step)
     points = (
         select(
-            MetricPoint.name,
-            MetricPoint.replicate,
-            MetricPoint.step,
-            MetricPoint.value,
+            MetricPointRow.name,
+            MetricPointRow.replicate,
+            MetricPointRow.step,
+            MetricPointRow.value,
             (number - 1).label("place"),
             func.count().over(partition_by=curve).label("total"),
         )
@@ -122,10 +124,10 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
     """Return every attempt at a job, with its host, environment and usage."""
     latest_attempt(session, job_id)
     rows = session.execute(
-        select(Attempt, Worker.host)
-        .outerjoin(Worker, Worker.id == Attempt.worker_id)
-        .where(Attempt.job_id == job_id)
-        .order_by(Attempt.attempt)
+        select(AttemptRow, Worker.host)
+        .outerjoin(Worker, Worker.id == AttemptRow.worker_id)
+        .where(AttemptRow.job_id == job_id)
+        .order_by(AttemptRow.attempt)
     )
     return Attempts(
         data=tuple(
@@ -155,18 +157,18 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
     of each task first. Scores on other base models come last.
     """
     attempt = latest_attempt(session, job_id)
-    conditions = [Evaluation.job_id == job_id, Evaluation.attempt == attempt]
+    conditions = [EvaluationRow.job_id == job_id, EvaluationRow.attempt == attempt]
     if attached is not None:
-        conditions.append(Evaluation.attached.is_(attached))
+        conditions.append(EvaluationRow.attached.is_(attached))
     rows = (
         session.execute(
-            select(Evaluation)
+            select(EvaluationRow)
             .where(*conditions)
             .order_by(
-                Evaluation.base_model,
-                Evaluation.task_name,
-                Evaluation.attached.desc(),
-                Evaluation.id,
+                EvaluationRow.base_model,
+                EvaluationRow.task_name,
+                EvaluationRow.attached.desc(),
+                EvaluationRow.id,
             )
         )
         .scalars()
@@ -199,14 +201,14 @@ def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarri
 
 
 def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
-    """Return the per-item outcomes of one evaluation; raises `NotFound`."""
+    """Return the per-item outcomes of one evaluation; raises `ResourceNotFound`."""
     row = session.execute(
-        select(Evaluation.id, Evaluation.total, ItemOutcome.bits)
-        .join(ItemOutcome, ItemOutcome.evaluation_id == Evaluation.id)
-        .where(Evaluation.job_id == job_id, Evaluation.id == evaluation_id)
+        select(EvaluationRow.id, EvaluationRow.total, ItemOutcome.bits)
+        .join(ItemOutcome, ItemOutcome.evaluation_id == EvaluationRow.id)
+        .where(EvaluationRow.job_id == job_id, EvaluationRow.id == evaluation_id)
     ).one_or_none()
     if row is None:
-        raise NotFound("evaluation", evaluation_id)
+        raise ResourceNotFound("evaluation", evaluation_id)
     return Outcomes(evaluation_id=row.id, total=row.total, bits=row.bits)
 
 
@@ -214,9 +216,9 @@ def theory(session: Session, job_id: UUID) -> TheoryChecks:
     """Return the latest attempt's theory checks; empty for other kinds of job."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
-        select(TheoryReport)
-        .where(TheoryReport.job_id == job_id, TheoryReport.attempt == attempt)
-        .order_by(TheoryReport.place)
+        select(TheoryReportRow)
+        .where(TheoryReportRow.job_id == job_id, TheoryReportRow.attempt == attempt)
+        .order_by(TheoryReportRow.place)
     ).scalars()
     fields = tuple(Check.model_fields)
     data = tuple(
@@ -240,7 +242,7 @@ def _curve(key: tuple[str, int, int], points: list[tuple[int, float | None]]) ->
     )
 
 
-def _evaluation(row: Evaluation, measures: Sequence[Measure]) -> EvaluationView:
+def _evaluation(row: EvaluationRow, measures: Sequence[Measure]) -> EvaluationView:
     confusion = None if row.confusion is None else Confusion.model_validate(row.confusion)
     return EvaluationView(
         id=row.id,

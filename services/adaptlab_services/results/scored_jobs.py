@@ -22,9 +22,9 @@ from adaptlab.specs.resolved import Resolved, UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db import tables
 from adaptlab_db.tables import (
-    Attempt,
-    AttentionMap,
-    AttentionSummary,
+    AttemptRow,
+    AttentionMapRow,
+    AttentionSummaryRow,
     BaseModel,
     ItemOutcome,
     Job,
@@ -102,7 +102,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     rows = _jobs(session, job_ids)
     done = [row.id for row in rows if row.state == "succeeded"]
     replicates, halves = _replicates(session, done)
-    own_task = tables.Evaluation.task == Job.resolved_spec["task"]
+    own_task = tables.EvaluationRow.task == Job.resolved_spec["task"]
     evaluations = adapted_scores(session, done, own_task)
     base_scores, alone = _base_scores(session, done)
     carried = _carried(session, done)
@@ -143,13 +143,13 @@ def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own 
 
 def _jobs(session: Session, job_ids: Collection[UUID]) -> Sequence[JobRow]:
     """Return the jobs, the first created first, which then counts for a seed."""
-    latest = (Attempt.job_id == Job.id) & (Attempt.attempt == Job.attempt)
+    latest = (AttemptRow.job_id == Job.id) & (AttemptRow.attempt == Job.attempt)
     columns = (Job.id, Job.state, Job.reason, Job.error, Job.step, Job.total_steps)
-    seconds = func.extract("epoch", Attempt.ended_at - Attempt.started_at).label("seconds")
+    seconds = func.extract("epoch", AttemptRow.ended_at - AttemptRow.started_at).label("seconds")
     return session.execute(
-        select(*columns, Job.resolved_spec, Attempt.environment, seconds, _has_imported_base())
-        .add_columns(Job.created_at, Attempt.ended_at)
-        .outerjoin(Attempt, latest)
+        select(*columns, Job.resolved_spec, AttemptRow.environment, seconds, _has_imported_base())
+        .add_columns(Job.created_at, AttemptRow.ended_at)
+        .outerjoin(AttemptRow, latest)
         .where(Job.id.in_(job_ids))
         .order_by(Job.created_at, Job.id)
     ).all()
@@ -192,7 +192,7 @@ def _replicates(
 
 def _half_loss() -> ScalarSelect[float | None]:
     """Select a replicate's last training loss in the first half of its steps."""
-    point = tables.MetricPoint
+    point = tables.MetricPointRow
     return (
         select(point.value)
         .where(
@@ -219,7 +219,7 @@ def adapted_scores(
 
     They are those on the jobs' own base models or, if `elsewhere`, on the other ones.
     """
-    row = tables.Evaluation
+    row = tables.EvaluationRow
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
     others = (row.confusion, row.loss)
     rows = session.execute(
@@ -260,7 +260,7 @@ def _base_scores(
 
     And the accuracies of the base models alone on the jobs' own tasks.
     """
-    scored = tables.Evaluation
+    scored = tables.EvaluationRow
     counts = (scored.correct, scored.total, scored.effective_items)
     columns = (scored.job_id, scored.replicate, scored.task, scored.split, scored.attached, *counts)
     is_of_base = Job.resolved_spec["base_tasks"].contains(func.jsonb_build_array(scored.task))
@@ -292,7 +292,7 @@ def _carried(
     session: Session, job_ids: Collection[UUID]
 ) -> Mapping[UUID, Mapping[str, list[TaskScore]]]:
     """Return the scores on the jobs' own tasks and other base models."""
-    row = tables.Evaluation
+    row = tables.EvaluationRow
     counts = (row.correct, row.total, row.effective_items)
     columns = (row.replicate, row.task, row.split, row.attached, *counts)
     rows = session.execute(
@@ -317,16 +317,18 @@ def _deviations(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, di
     """Return the first layer's largest relative deviation, by job and seed."""
     rows = session.execute(
         select(
-            AttentionMap.job_id, AttentionMap.seed, func.max(AttentionSummary.relative_deviation)
+            AttentionMapRow.job_id,
+            AttentionMapRow.seed,
+            func.max(AttentionSummaryRow.relative_deviation),
         )
-        .join(AttentionSummary, AttentionSummary.map_id == AttentionMap.id)
-        .join(Job, (Job.id == AttentionMap.job_id) & (Job.attempt == AttentionMap.attempt))
+        .join(AttentionSummaryRow, AttentionSummaryRow.map_id == AttentionMapRow.id)
+        .join(Job, (Job.id == AttentionMapRow.job_id) & (Job.attempt == AttentionMapRow.attempt))
         .where(
-            AttentionMap.job_id.in_(job_ids),
-            AttentionMap.source == "adapted",
-            AttentionSummary.layer == FIRST_LAYER,
+            AttentionMapRow.job_id.in_(job_ids),
+            AttentionMapRow.source == "adapted",
+            AttentionSummaryRow.layer == FIRST_LAYER,
         )
-        .group_by(AttentionMap.job_id, AttentionMap.seed)
+        .group_by(AttentionMapRow.job_id, AttentionMapRow.seed)
     )
     by_job: dict[UUID, dict[int, float]] = defaultdict(dict)
     for job_id, seed, deviation in rows:

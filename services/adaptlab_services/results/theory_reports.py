@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.measurements.theory_report import Check
 from adaptlab_answers.documents import JsonObject
-from adaptlab_db.tables import Job, TheoryReport
+from adaptlab_db.tables import Job, TheoryReportRow
 
 SALIENCY = "saliency"
 MOST_CHECKS = 8
@@ -21,12 +21,12 @@ _SHARES = ("into_labels", "from_labels", "others")
 def reports_of(session: Session, job_ids: Collection[UUID]) -> Mapping[UUID, tuple[Check, ...]]:
     """Return the reports of each job's latest attempt, in measured order."""
     fields = tuple(Check.model_fields)
-    columns = [getattr(TheoryReport, name) for name in fields]
+    columns = [getattr(TheoryReportRow, name) for name in fields]
     rows = session.execute(
-        select(TheoryReport.job_id, *columns)
-        .join(Job, (Job.id == TheoryReport.job_id) & (Job.attempt == TheoryReport.attempt))
-        .where(TheoryReport.job_id.in_(job_ids))
-        .order_by(TheoryReport.job_id, TheoryReport.place)
+        select(TheoryReportRow.job_id, *columns)
+        .join(Job, (Job.id == TheoryReportRow.job_id) & (Job.attempt == TheoryReportRow.attempt))
+        .where(TheoryReportRow.job_id.in_(job_ids))
+        .order_by(TheoryReportRow.job_id, TheoryReportRow.place)
     )
     by_job: dict[UUID, list[Check]] = defaultdict(list)
     for job_id, *values in rows:

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import (
-    Attempt,
+    AttemptRow,
     Job,
-    MetricPoint,
+    MetricPointRow,
     StudyJob,
     WebhookDelivery,
     WebhookEvent,
@@ -111,13 +111,13 @@ def _page(
 
 
 def _expire_curves(sessions: sessionmaker[Session], days: float) -> int:
-    has_points = exists().where(MetricPoint.job_id == Job.id)
+    has_points = exists().where(MetricPointRow.job_id == Job.id)
     old = select(Job.id).where(_has_ended(days), has_points).order_by(Job.finished_at, Job.id)
     count = 0
     while True:
         with sessions.begin() as session:
             jobs = session.scalars(old.limit(AT_ONCE)).all()
-            session.execute(delete(MetricPoint).where(MetricPoint.job_id.in_(jobs)))
+            session.execute(delete(MetricPointRow).where(MetricPointRow.job_id.in_(jobs)))
         if not jobs:
             return count
         count += len(jobs)
@@ -131,7 +131,7 @@ def _expire_workers(sessions: sessionmaker[Session], days: float | None) -> int:
     old = and_(
         Worker.token_id.is_not(None),
         Worker.heartbeat_at < _ago(IDLE_DAYS),
-        ~exists().where(Attempt.worker_id == Worker.id),
+        ~exists().where(AttemptRow.worker_id == Worker.id),
     )
     gone = and_(
         old if days is None else or_(old, Worker.heartbeat_at < _ago(days)),

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_db.artifacts import ArtifactStore, is_referenced, references, stores_of
 from adaptlab_db.errors import StoreUnreachable
 from adaptlab_db.job_states import ACTIVE_STATES, TERMINAL_STATES
-from adaptlab_db.stores.store import POSTGRES, KeptKey, Place, Store, owner_in, owner_of
+from adaptlab_db.stores.store import POSTGRES, BytesPlace, KeptKey, Store, owner_in, owner_of
 from adaptlab_db.tables import (
     Artifact,
-    AttentionMap,
+    AttentionMapRow,
     BaseModel,
-    Checkpoint,
+    CheckpointRow,
     Job,
 )
 from adaptlab_services.lifecycle import awaiting
@@ -111,7 +111,7 @@ def _delete_unreferenced(session: Session, older_than: timedelta) -> list[int]:
         .execution_options(synchronize_session=False)
     ).all()
     for row in rows:
-        ArtifactStore(session).drop(Place(row.store, row.sha256, row.key))
+        ArtifactStore(session).drop(BytesPlace(row.store, row.sha256, row.key))
     return [row.size for row in rows]
 
 
@@ -130,7 +130,7 @@ def _expire(session: Session, retention: Retention) -> list[int]:
         .execution_options(synchronize_session=False)
     )
     for row in places:
-        ArtifactStore(session).drop(Place(row.store, row.sha256, row.key))
+        ArtifactStore(session).drop(BytesPlace(row.store, row.sha256, row.key))
     return [row.size for row in places]
 
 
@@ -151,8 +151,8 @@ def _locked(session: Session, may_go: ColumnElement[bool]) -> Sequence[str]:
 def _only_by_expired(retention: Retention) -> ColumnElement[bool]:
     """Return the condition that only jobs past retention refer to an artifact."""
     limits = {
-        AttentionMap.__tablename__: retention.attention_days,
-        Checkpoint.__tablename__: retention.checkpoint_days,
+        AttentionMapRow.__tablename__: retention.attention_days,
+        CheckpointRow.__tablename__: retention.checkpoint_days,
     }
     needed: list[ColumnElement[bool]] = []
     for column in references():
@@ -210,7 +210,7 @@ def _delete_strays_of(
             with sessions() as session:
                 for key in _without_artifact(session, store, some):
                     # Keys are never reused, so no artifact can take this one in the meantime.
-                    store.delete(session, Place(store.name, "", key))
+                    store.delete(session, BytesPlace(store.name, "", key))
                     count += 1
     except StoreUnreachable:
         return count  # the next round continues

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_db.artifacts import ArtifactStore, Located, stores_of, streamed
+from adaptlab_db.artifacts import ArtifactStore, LocatedArtifact, stores_of, streamed
 from adaptlab_db.errors import ArtifactGone, ArtifactNotFound, BytesMissing
-from adaptlab_db.stores.store import Place, Store
+from adaptlab_db.stores.store import BytesPlace, Store
 from adaptlab_db.tables import Artifact
 
 
@@ -44,7 +44,9 @@ def move_artifacts(sessions: sessionmaker[Session], to: str, at_least: int = 0) 
     return MovedArtifacts(count, size, skipped)
 
 
-def _elsewhere(sessions: sessionmaker[Session], to: str, at_least: int) -> Sequence[Located]:
+def _elsewhere(
+    sessions: sessionmaker[Session], to: str, at_least: int
+) -> Sequence[LocatedArtifact]:
     query = (
         select(Artifact.sha256, Artifact.size, Artifact.store, Artifact.key)
         .where(Artifact.store != to, Artifact.state == "ready", Artifact.size >= at_least)
@@ -52,10 +54,10 @@ def _elsewhere(sessions: sessionmaker[Session], to: str, at_least: int) -> Seque
     )
     with sessions() as session:
         rows = session.execute(query).all()
-    return [Located(Place(row.store, row.sha256, row.key), row.size) for row in rows]
+    return [LocatedArtifact(BytesPlace(row.store, row.sha256, row.key), row.size) for row in rows]
 
 
-def _move_one(sessions: sessionmaker[Session], located: Located, target: Store) -> bool:
+def _move_one(sessions: sessionmaker[Session], located: LocatedArtifact, target: Store) -> bool:
     """Move one artifact; return False if it was not moved."""
     old = located.place
     with sessions.begin() as session:
@@ -75,7 +77,7 @@ def _move_one(sessions: sessionmaker[Session], located: Located, target: Store) 
     return False
 
 
-def _digest(session: Session, store: Store, place: Place, size: int) -> str:
+def _digest(session: Session, store: Store, place: BytesPlace, size: int) -> str:
     digest, start = hashlib.sha256(), 0
     while start < size:
         content = store.read(session, place, start, size)
@@ -84,7 +86,7 @@ def _digest(session: Session, store: Store, place: Place, size: int) -> str:
     return digest.hexdigest()
 
 
-def _flip(session: Session, old: Place, new: Place) -> bool:
+def _flip(session: Session, old: BytesPlace, new: BytesPlace) -> bool:
     """Point the artifact at its new place; return False if it has moved."""
     flipped = session.execute(
         update(Artifact)

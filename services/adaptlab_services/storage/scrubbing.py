@@ -9,9 +9,9 @@ from datetime import timedelta
 from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_db.artifacts import Located, stores_of
+from adaptlab_db.artifacts import LocatedArtifact, stores_of
 from adaptlab_db.errors import BytesMissing, StoreNotConfigured, StoreUnreachable
-from adaptlab_db.stores.store import Place
+from adaptlab_db.stores.store import BytesPlace
 from adaptlab_db.tables import Artifact
 
 SHARE_BYTES = 2**30
@@ -42,7 +42,7 @@ class Scrubbed:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    located: Located
+    located: LocatedArtifact
     state: str
 
 
@@ -100,15 +100,15 @@ def _due(sessions: sessionmaker[Session], every: timedelta | None) -> Iterator[_
         with sessions() as session:
             rows = session.execute(rest).all()
         for row in rows:
-            place = Place(row.store, row.sha256, row.key)
-            yield _Due(Located(place, row.size), row.state)
+            place = BytesPlace(row.store, row.sha256, row.key)
+            yield _Due(LocatedArtifact(place, row.size), row.state)
         if len(rows) < AT_ONCE:
             return
         last = tuple_(rows[-1].last_read, rows[-1].sha256)
         rest = query.where(tuple_(last_read, Artifact.sha256) > last)
 
 
-def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
+def _fault(sessions: sessionmaker[Session], located: LocatedArtifact) -> str | None:
     """Return what is wrong with the bytes at a place, or None."""
     digest, start = hashlib.sha256(), 0
     while start < located.size:
@@ -125,7 +125,7 @@ def _fault(sessions: sessionmaker[Session], located: Located) -> str | None:
     return None
 
 
-def _note(sessions: sessionmaker[Session], place: Place, fault: str | None) -> bool:
+def _note(sessions: sessionmaker[Session], place: BytesPlace, fault: str | None) -> bool:
     """Record the result, unless the bytes were moved or deleted meanwhile."""
     reason = fault and (
         f"A check of the stored bytes failed: {fault} Restore them from a backup, or run the "

@@ -13,7 +13,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.staging import ASIDE, UNHURRIED, put_rows, take_the_place
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
@@ -122,7 +122,7 @@ class ChunkWriting:
         """
         row = session.execute(query, {"upload_id": self._chunk.upload_id}).one_or_none()
         if row is None:
-            raise NotFound("upload", self._chunk.upload_id)
+            raise ResourceNotFound("upload", self._chunk.upload_id)
         if row.sha256 == row.artifact_sha256:
             raise _completed(self._chunk.upload_id)
         return str(row.artifact_sha256)
@@ -172,5 +172,5 @@ def _size(upload: Upload, number: int) -> int:
     return upload.size_bytes - last * uploads.CHUNK_BYTES
 
 
-def _completed(upload_id: UUID) -> Conflict:
-    return Conflict(f"The upload {upload_id} is already complete.", "complete")
+def _completed(upload_id: UUID) -> StateConflict:
+    return StateConflict(f"The upload {upload_id} is already complete.", "complete")

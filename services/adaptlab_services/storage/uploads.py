@@ -18,7 +18,7 @@ from adaptlab_db.errors import BytesMissing
 from adaptlab_db.session import allow_pauses
 from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services.errors import Conflict, NotFound, TooManyUploads, UploadTooLarge
+from adaptlab_services.errors import ResourceNotFound, StateConflict, TooManyUploads, UploadTooLarge
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 
@@ -48,14 +48,16 @@ class UploadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunUpload:
     """The answer to an announcement; `is_new` is false if it was repeated."""
 
     upload: UploadView
     is_new: bool
 
 
-def begin(session: Session, principal: Principal, new: NewUpload, limits: UploadLimits) -> Begun:
+def begin(
+    session: Session, principal: Principal, new: NewUpload, limits: UploadLimits
+) -> BegunUpload:
     """Announce an upload; an equal announcement returns the same upload.
 
     The answer does not reveal whether the content is already stored, because only those who have
@@ -72,16 +74,16 @@ def begin(session: Session, principal: Principal, new: NewUpload, limits: Upload
     mine = _owned(principal).where(Upload.sha256 == new.sha256, Upload.size_bytes == new.size_bytes)
     earlier = session.scalars(mine).one_or_none()
     if earlier is not None:
-        return Begun(_view(session, earlier), is_new=False)
+        return BegunUpload(_view(session, earlier), is_new=False)
     count = session.scalar(select(func.count()).where(Upload.owner_id == principal.user_id)) or 0
     if count >= limits.most_uploads:
         raise TooManyUploads(limits.most_uploads)
     quotas.check_room(session, principal.user_id, new.size_bytes)
-    return Begun(_view(session, _insert(session, principal, new)), is_new=True)
+    return BegunUpload(_view(session, _insert(session, principal, new)), is_new=True)
 
 
 def get(session: Session, principal: Principal, upload_id: UUID) -> UploadView:
-    """Return one of the caller's uploads; raises `NotFound`."""
+    """Return one of the caller's uploads; raises `ResourceNotFound`."""
     return _view(session, found(session, principal, upload_id))
 
 
@@ -115,7 +117,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
         ArtifactStore(session).settle(staged, announced)
     except BytesMissing as error:
         detail = f"The upload {upload_id} has lost bytes. Delete it and send the file again."
-        raise Conflict(detail, "open") from error
+        raise StateConflict(detail, "open") from error
     session.execute(
         update(Upload)
         .where(Upload.id == upload_id)
@@ -129,7 +131,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
 
 
 def remove(session: Session, principal: Principal, upload_id: UUID) -> None:
-    """Delete an upload, complete or not; raises `NotFound`."""
+    """Delete an upload, complete or not; raises `ResourceNotFound`."""
     _delete(session, found(session, principal, upload_id, lock=True))
 
 
@@ -158,7 +160,7 @@ def completed(session: Session, principal: Principal, upload_id: UUID) -> Stored
     """
     upload = found(session, principal, upload_id)
     if not is_complete(upload):
-        raise Conflict(f"The upload {upload_id} is not complete. Complete it first.", "open")
+        raise StateConflict(f"The upload {upload_id} is not complete. Complete it first.", "open")
     return StoredArtifact(upload.sha256, upload.size_bytes)
 
 
@@ -173,11 +175,11 @@ def is_complete(upload: Upload) -> bool:
 
 
 def found(session: Session, principal: Principal, upload_id: UUID, *, lock: bool = False) -> Upload:
-    """Return the row of one of the caller's uploads; raises `NotFound`."""
+    """Return the row of one of the caller's uploads; raises `ResourceNotFound`."""
     query = _owned(principal).where(Upload.id == upload_id)
     upload = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if upload is None:
-        raise NotFound("upload", upload_id)
+        raise ResourceNotFound("upload", upload_id)
     return upload
 
 
@@ -213,14 +215,14 @@ def _delete(session: Session, upload: Upload) -> None:
 
 
 def _require_all(session: Session, upload: Upload) -> None:
-    """Raise `Conflict` if chunks are missing."""
+    """Raise `StateConflict` if chunks are missing."""
     numbers = session.scalars(select(UploadChunk.number).where(UploadChunk.upload_id == upload.id))
     total = chunk_count(upload.size_bytes)
     missing = sorted(set(range(total)) - set(numbers))
     if missing:
         named = ", ".join(map(str, missing[:NAMED_CHUNKS]))
         more = ", …" if len(missing) > NAMED_CHUNKS else ""
-        raise Conflict(
+        raise StateConflict(
             f"The upload {upload.id} lacks {len(missing)} of {total} chunks: {named}{more}. Send "
             "them, then complete it.",
             "open",

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_not
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.questions.passes import PassState
-from adaptlab.questions.planning import Look, NextPass, look
+from adaptlab.questions.planning import NextPass, StudyKnowledge, look
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest, write_resolved
@@ -210,7 +210,11 @@ def _hours(session: Session, study: Study) -> float:
 
 
 def _write_decision(
-    session: Session, study: Study, states: Mapping[int, PassState], hours: float, found: Look
+    session: Session,
+    study: Study,
+    states: Mapping[int, PassState],
+    hours: float,
+    found: StudyKnowledge,
 ) -> int:
     """Write a decision, and return its number."""
     mine = StudyDecision.study_id == study.id

@@ -13,12 +13,12 @@ from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
+    ComparisonPlace,
     MethodState,
-    Pass,
     PassKind,
     PassState,
-    Place,
     TableState,
+    TrainingPass,
     TriedRate,
 )
 from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
@@ -66,10 +66,10 @@ def tables(
     Passes that are not among `states` have not been planned yet.
     """
     jobs = {job.digest: job for job in plan.jobs}
-    places: dict[Place, list[Cell]] = {}
+    places: dict[ComparisonPlace, list[Cell]] = {}
     for cell in plan.cells:
         places.setdefault(place_of(cell), []).append(cell)
-    by_cell: dict[tuple[Place, str], list[StudyPass]] = {}
+    by_cell: dict[tuple[ComparisonPlace, str], list[StudyPass]] = {}
     for row in past.rows:
         if row.number in states:
             by_cell.setdefault((_place(row), row.method), []).append(row)
@@ -85,13 +85,13 @@ def tables(
     )
 
 
-def place_of(cell: Cell) -> Place:
+def place_of(cell: Cell) -> ComparisonPlace:
     """Return the place where a cell's method is compared."""
-    return Place(base_model=cell.base_model, task=cell.task, budget=cell.budget)
+    return ComparisonPlace(base_model=cell.base_model, task=cell.task, budget=cell.budget)
 
 
-def _place(row: StudyPass) -> Place:
-    return Place(base_model=row.base_model, task=row.task, budget=row.budget)
+def _place(row: StudyPass) -> ComparisonPlace:
+    return ComparisonPlace(base_model=row.base_model, task=row.task, budget=row.budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,11 @@ class _Row:
 
 
 def _table(
-    question: QuestionSpec, place: Place, rows: Sequence[_Row], past: History, states: States
+    question: QuestionSpec,
+    place: ComparisonPlace,
+    rows: Sequence[_Row],
+    past: History,
+    states: States,
 ) -> TableState:
     """Return a table with the scores of the evidence that counts."""
     chance = rows[0].job.resolved.task.chance()
@@ -154,11 +158,11 @@ def _counted(
     return _scores(row.cell, row.job, [past.results[one.job_id] for one in counted])
 
 
-def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -> Pass:
+def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -> TrainingPass:
     tried: tuple[TriedRate, ...] = ()
     if row.kind != "evidence" and state == "done":
         tried = _tried(results[row.job_id])
-    return Pass(
+    return TrainingPass(
         number=row.number,
         kind=cast("PassKind", row.kind),
         method=row.method,

@@ -6,8 +6,8 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.questions.passes import Place
-from adaptlab.questions.planning import Look
+from adaptlab.questions.passes import ComparisonPlace
+from adaptlab.questions.planning import StudyKnowledge
 from adaptlab_answers.questions import PassView, QuestionView
 from adaptlab_db.tables import Job, Study, StudyDecision, StudyPass
 
@@ -34,9 +34,9 @@ def question_view(session: Session, study: Study) -> QuestionView | None:
     )
 
 
-def look_of(one: StudyDecision) -> Look:
+def look_of(one: StudyDecision) -> StudyKnowledge:
     """Return what a decision knew and planned."""
-    return Look.model_validate_json(json.dumps(one.look))
+    return StudyKnowledge.model_validate_json(json.dumps(one.look))
 
 
 def _passes(session: Session, study_id: UUID) -> tuple[PassView, ...]:
@@ -49,7 +49,7 @@ def _passes(session: Session, study_id: UUID) -> tuple[PassView, ...]:
     return tuple(
         PassView(
             number=one.number,
-            place=Place(base_model=one.base_model, task=one.task, budget=one.budget),
+            place=ComparisonPlace(base_model=one.base_model, task=one.task, budget=one.budget),
             method=one.method,
             kind=one.kind,  # pyright: ignore[reportArgumentType] - checked by the database
             seeds=tuple(one.seeds),

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.theory_check import Measured
+from adaptlab.plugins.theory_check import MeasuredAdaptation
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.resolved import ResolvedTheory, spec_digest, write_resolved
 from adaptlab.specs.spec import TheorySpec
@@ -69,7 +69,7 @@ class CheckAssignment:
 class _Adaptation:
     """An adaptation of the study, trained or not."""
 
-    facts: Measured
+    facts: MeasuredAdaptation
     is_ready: bool
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab_answers.studies import DeletedStudy
 from adaptlab_db.tables import IdempotencyKey, Study, StudyJob
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.jobs import job_deletion, study_lock
 from adaptlab_services.people import access, audit
 from adaptlab_services.studies.study_rows import locked_row
@@ -32,7 +32,7 @@ def delete_study(session: Session, study: str, *, with_jobs: bool = False) -> De
     counts = counted(session, [study_id])[study_id]
     state = study_state(row, counts)
     if state == "running":
-        raise Conflict(f"The study {name!r} is running. Cancel it first.", state)
+        raise StateConflict(f"The study {name!r} is running. Cancel it first.", state)
     created = _created_for_studies(session, study_id) if with_jobs else ()
     audit.note(session, name=name, with_jobs=with_jobs)
     session.expunge(row)

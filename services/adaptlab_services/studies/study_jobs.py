@@ -16,7 +16,7 @@ from adaptlab.specs.resolved import seedless_digest, write_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study_plan import Cell, PlannedJob, StudyPlan
 from adaptlab_db.job_states import LOST_STATES, PENDING_STATES
-from adaptlab_db.tables import Artifact, Attempt, BaseModel, Checkpoint, Job, StudyJob
+from adaptlab_db.tables import Artifact, AttemptRow, BaseModel, CheckpointRow, Job, StudyJob
 from adaptlab_services.jobs.rows import NewJob, insert_jobs
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
@@ -192,9 +192,9 @@ def equal_jobs(
         Job.queue.in_(queues),
     )
     same_code = exists().where(
-        Attempt.job_id == Job.id,
-        Attempt.attempt == Job.attempt,
-        Attempt.environment["code_version"].astext == code_version(),
+        AttemptRow.job_id == Job.id,
+        AttemptRow.attempt == Job.attempt,
+        AttemptRow.environment["code_version"].astext == code_version(),
     )
     may_do_without = Job.spec_digest.not_in(with_files)
     done = and_(Job.state == "succeeded", same_code, or_(may_do_without, ~_has_lost_files()))
@@ -227,11 +227,11 @@ def is_usable() -> ColumnElement[bool]:
 def _has_lost_files() -> ColumnElement[bool]:
     """The condition that a checkpoint of a job was collected or found damaged."""
     return exists(
-        select(Checkpoint.id)
-        .join(Artifact, Artifact.sha256 == Checkpoint.artifact_sha256)
+        select(CheckpointRow.id)
+        .join(Artifact, Artifact.sha256 == CheckpointRow.artifact_sha256)
         .where(
-            Checkpoint.job_id == Job.id,
-            Checkpoint.attempt == Job.attempt,
+            CheckpointRow.job_id == Job.id,
+            CheckpointRow.attempt == Job.attempt,
             Artifact.state != "ready",
         )
     )

@@ -13,25 +13,25 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_db.tables import Project, Study, StudyShare, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import short_ids
-from adaptlab_services.errors import Conflict, NotFound
+from adaptlab_services.errors import ResourceNotFound, StateConflict
 from adaptlab_services.people import access
 from adaptlab_services.studies.study_views import Belonging
 
 
 def study_row(session: Session, study: str) -> Study:
-    """Return the study with this id or name; raises `NotFound`."""
+    """Return the study with this id or name; raises `ResourceNotFound`."""
     return _one(session, study, select(Study))
 
 
 def locked_row(session: Session, study: str, *, even_cancelled: bool = False) -> Study:
     """Return a study and lock it until the unit of work ends.
 
-    Raises `NotFound`, and `Conflict` for a cancelled study unless `even_cancelled`.
+    Raises `ResourceNotFound`, and `StateConflict` for a cancelled study unless `even_cancelled`.
     """
     row = _one(session, study, select(Study).with_for_update())
     if row.cancelled_at is not None and not even_cancelled:
         detail = f"The study {row.name!r} was cancelled. Clone it under another name."
-        raise Conflict(detail, state="cancelled")
+        raise StateConflict(detail, state="cancelled")
     return row
 
 
@@ -67,14 +67,14 @@ def spec_of(study: Study) -> StudySpec:
 
 
 def check_free(session: Session, name: str) -> None:
-    """Raise `Conflict` if the request's project has a study of this name."""
+    """Raise `StateConflict` if the request's project has a study of this name."""
     here = Study.project_id == access.project_of(session)
     taken = session.scalars(select(Study.id).where(here, Study.name == name)).one_or_none()
     if taken is not None:
         detail = (
             f"A study named {name!r} already exists: {taken}. Extend it, or choose another name."
         )
-        raise Conflict(detail)
+        raise StateConflict(detail)
 
 
 def _one(session: Session, study: str, query: Select[Study]) -> Study:
@@ -91,5 +91,5 @@ def _one(session: Session, study: str, query: Select[Study]) -> Study:
     if row is None and (meant := short_ids.study_id(session, study)) is not None:
         row = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
     if row is None:
-        raise NotFound("study", study)
+        raise ResourceNotFound("study", study)
     return row

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from adaptlab_answers.studies import StudyView
 from adaptlab_db.tables import Project, Study, StudyShare
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.people import access, audit
 from adaptlab_services.studies import studies
@@ -33,7 +33,9 @@ def share(session: Session, study: str, new: NewShare) -> StudyView:
     other = access.receiving_project(session, new.project)
     audit.note(session, name=row.name, project=new.project)
     if other == row.project_id:
-        raise Conflict(f"The study {row.name!r} belongs to the project {new.project!r} already.")
+        raise StateConflict(
+            f"The study {row.name!r} belongs to the project {new.project!r} already."
+        )
     shared = insert(StudyShare).values(project_id=other, study_id=row.id)
     session.execute(shared.on_conflict_do_nothing(), execution_options=ACROSS_PROJECTS)
     return studies.get(session, str(row.id))
@@ -56,14 +58,14 @@ def take_back(session: Session, study: str, project: str) -> None:
     shared = delete(StudyShare).where(*mine).returning(StudyShare.study_id)
     if session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none() is None:
         _own(session, study)
-        raise NotFound("share of the study with the project", project)
+        raise ResourceNotFound("share of the study with the project", project)
 
 
 def may_share(session: Session, study_id: UUID) -> bool:
     """Return True if the caller may share a study, for pages with a form."""
     try:
         _own(session, str(study_id))
-    except (NotFound, Forbidden):
+    except (ResourceNotFound, Forbidden):
         return False
     return True
 

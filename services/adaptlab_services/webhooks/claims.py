@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab_answers.webhooks import MessageType
 from adaptlab_db.tables import Webhook, WebhookDelivery
-from adaptlab_services.webhooks.sending import Outcome
+from adaptlab_services.webhooks.sending import DeliveryOutcome
 
 MOST_ATTEMPTS = 10
 FIRST_DELAY = timedelta(seconds=10)
@@ -106,7 +106,7 @@ def _in_turn(due: Sequence[tuple[int, UUID]], in_flight: Mapping[int, int]) -> l
     return [delivery for place, delivery in placed if place < MOST_PER_PROJECT][:room]
 
 
-def record(session: Session, claimed: ClaimedDelivery, outcome: Outcome) -> None:
+def record(session: Session, claimed: ClaimedDelivery, outcome: DeliveryOutcome) -> None:
     """Record the outcome of an attempt, unless a later attempt has begun."""
     row = WebhookDelivery
     session.execute(
@@ -156,7 +156,7 @@ def _claimed(row: WebhookDelivery, webhook: Webhook) -> ClaimedDelivery:
     )
 
 
-def _ended(number: int, outcome: Outcome) -> dict[str, Any]:
+def _ended(number: int, outcome: DeliveryOutcome) -> dict[str, Any]:
     values: dict[str, Any] = {"status": outcome.status, "error": outcome.error}
     if outcome.error is None:
         return values | {"state": "delivered", "ended_at": func.clock_timestamp()}

@@ -22,7 +22,7 @@ from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.claims import ClaimedDelivery
 from adaptlab_services.webhooks.messages import Messages
 from adaptlab_services.webhooks.relay import relay
-from adaptlab_services.webhooks.sending import Outcome, Request, send
+from adaptlab_services.webhooks.sending import DeliveryOutcome, WebhookRequest, send
 from adaptlab_services.webhooks.signing import signed_headers
 
 USER_AGENT = "adaptlab-webhooks"
@@ -110,17 +110,17 @@ class Deliveries:
         """Do work that waits for the database, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
-    async def _outcome(self, delivery: ClaimedDelivery) -> Outcome:
+    async def _outcome(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
         try:
             body = await self._apart(partial(self._messages.body, delivery))
         except Exception:
             log.exception("the message %s could not be written", delivery.id)
-            return Outcome(None, UNWRITTEN)
+            return DeliveryOutcome(None, UNWRITTEN)
         headers = {"content-type": "application/json", "user-agent": USER_AGENT}
         signed = signed_headers(delivery.secret, delivery.id, datetime.now(UTC), body)
-        return await send(Request(delivery.url, headers | signed, body), self._rules)
+        return await send(WebhookRequest(delivery.url, headers | signed, body), self._rules)
 
-    def _record(self, delivery: ClaimedDelivery, outcome: Outcome) -> None:
+    def _record(self, delivery: ClaimedDelivery, outcome: DeliveryOutcome) -> None:
         if outcome.error is not None:
             log.warning(
                 "webhook %d: attempt %d of message %s failed: %s",

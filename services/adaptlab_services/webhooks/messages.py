@@ -22,7 +22,7 @@ from adaptlab_answers.webhooks import (
     WebhookMessage,
     WebhookTest,
 )
-from adaptlab_db.tables import Attempt, Job, JobMetric, Project, Study, Worker
+from adaptlab_db.tables import AttemptRow, Job, JobMetric, Project, Study, Worker
 from adaptlab_services.comparisons.comparison_inputs import AS_USUAL
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import ReadTables, tables_of_study
@@ -155,10 +155,10 @@ def _of_job(job: EndedJob) -> str:
 
 def _worker(session: Session, worker_id: UUID, project_id: int, project: str) -> LostWorker:
     worker = session.get_one(Worker, worker_id)
-    lost = (Attempt.worker_id == worker_id, Attempt.outcome == "lost")
+    lost = (AttemptRow.worker_id == worker_id, AttemptRow.outcome == "lost")
     jobs = session.scalars(
         select(Job.id)
-        .join(Attempt, Attempt.job_id == Job.id)
+        .join(AttemptRow, AttemptRow.job_id == Job.id)
         .where(Job.project_id == project_id, *lost)
         .distinct()
         .order_by(Job.id)

@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"\(?'[0-9A-Fa-f.:%]+', \d+[^)]*\)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebhookRequest:
     """A message as it is sent."""
 
     url: str
@@ -36,7 +36,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """The outcome of one attempt: the HTTP status, the error, or both."""
 
     status: int | None
@@ -92,29 +92,29 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         return tuple(map(str, self._rules.check_name(host, addresses)))[:MOST_ADDRESSES]
 
 
-async def send(request: Request, rules: AddressRules) -> Outcome:
+async def send(request: WebhookRequest, rules: AddressRules) -> DeliveryOutcome:
     """Send a message once; return what came of it."""
     try:
         rules.check_url(request.url)
         async with asyncio.timeout(TOTAL_SECONDS):
             status = await _status(request, rules)
     except TimeoutError:
-        return Outcome(None, f"The receiver did not answer within {TOTAL_SECONDS:g} s.")
+        return DeliveryOutcome(None, f"The receiver did not answer within {TOTAL_SECONDS:g} s.")
     except AddressRefused as error:
-        return Outcome(None, str(error))
+        return DeliveryOutcome(None, str(error))
     except NameUnknown as error:
-        return Outcome(None, str(error))
+        return DeliveryOutcome(None, str(error))
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        return Outcome(None, _words(error))
+        return DeliveryOutcome(None, _words(error))
     except (ssl.SSLError, OSError, ValueError) as error:
-        return Outcome(None, _words(error))
+        return DeliveryOutcome(None, _words(error))
     if 200 <= status < 300:
-        return Outcome(status, None)
+        return DeliveryOutcome(status, None)
     more = " Redirects are not followed." if 300 <= status < 400 else ""
-    return Outcome(status, f"The receiver answered {status}.{more}")
+    return DeliveryOutcome(status, f"The receiver answered {status}.{more}")
 
 
-async def _status(request: Request, rules: AddressRules) -> int:
+async def _status(request: WebhookRequest, rules: AddressRules) -> int:
     seconds = dict.fromkeys(("read", "write", "pool"), TOTAL_SECONDS)
     pool = httpcore.AsyncConnectionPool(
         ssl_context=ssl.create_default_context(),

@@ -23,7 +23,7 @@ from adaptlab_answers.webhooks import (
 )
 from adaptlab_db.tables import Project, User, Webhook, WebhookDelivery
 from adaptlab_services import paging
-from adaptlab_services.errors import Conflict, Forbidden, NotFound
+from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, audit
 from adaptlab_services.people.access import Access, is_at_least
@@ -80,7 +80,9 @@ def create(
         select(func.count()).select_from(Webhook).where(Webhook.project_id == project_id)
     )
     if (number or 0) >= MOST_WEBHOOKS:
-        raise Conflict(f"The project has {MOST_WEBHOOKS} webhooks, the limit. Delete one of them.")
+        raise StateConflict(
+            f"The project has {MOST_WEBHOOKS} webhooks, the limit. Delete one of them."
+        )
     secret = new_secret()
     values = {
         "project_id": project_id,
@@ -120,10 +122,10 @@ def page(
 
 
 def get(session: Session, rights: Access, webhook_id: int) -> WebhookView:
-    """Return a webhook; raises `NotFound` and `Forbidden`."""
+    """Return a webhook; raises `ResourceNotFound` and `Forbidden`."""
     row = session.execute(_rows().where(Webhook.id == webhook_id)).one_or_none()
     if row is None:
-        raise NotFound("webhook", webhook_id)
+        raise ResourceNotFound("webhook", webhook_id)
     _check_operator(rights, row.Webhook.project_id)
     return _views(session, [row])[0]
 
@@ -153,12 +155,12 @@ def remove(session: Session, rights: Access, webhook_id: int) -> None:
 def send_test(session: Session, rights: Access, webhook_id: int) -> DeliveryView:
     """Have a message of the type `webhook.test` sent soon.
 
-    Raises what `get` raises, and `Conflict` if the webhook is not enabled.
+    Raises what `get` raises, and `StateConflict` if the webhook is not enabled.
     """
     get(session, rights, webhook_id)
     row = session.get_one(Webhook, webhook_id)
     if not row.enabled:
-        raise Conflict("The webhook is not enabled. Enable it to send a test.")
+        raise StateConflict("The webhook is not enabled. Enable it to send a test.")
     delivery_id = uuid.uuid4()
     values = {
         "id": delivery_id,

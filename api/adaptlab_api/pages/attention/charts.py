@@ -20,7 +20,7 @@ from adaptlab.charts import (
 )
 from adaptlab_answers.attention import MapView
 from adaptlab_answers.drawable_maps import without_padding
-from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_db.errors import ArtifactGone
 from adaptlab_services.results import attention, attention_heads
 from adaptlab_services.results.attention import MapFilter
@@ -37,7 +37,7 @@ MOST_HEADS, MOST_WEIGHTS = 256, 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ChartLook:
     """The colours of charts, and the number of heat maps per row."""
 
     theme: Theme
@@ -64,14 +64,14 @@ class HeadWeights:
         return None if step is None else self.target_start + step
 
 
-def head_weights(session: Session, job_id: UUID, place: Place) -> HeadWeights | None:
+def head_weights(session: Session, job_id: UUID, place: MapPlace) -> HeadWeights | None:
     """Return the patterns of one head, or None if none is stored."""
     wanted = MapFilter(replicate=place.replicate, layer=place.layer, head=place.head)
     maps = [view for view in attention.maps(session, job_id, wanted).data if view.is_drawable]
     return read_weights(session, maps, place)
 
 
-def read_weights(session: Session, maps: Sequence[MapView], place: Place) -> HeadWeights | None:
+def read_weights(session: Session, maps: Sequence[MapView], place: MapPlace) -> HeadWeights | None:
     """Return the patterns of one head from the maps of one replicate."""
     if not maps:
         return None
@@ -106,7 +106,7 @@ def among_content(weights: Weights, learned: int) -> Weights:
 
 
 def patterns_chart(
-    session: Session, job_id: UUID, place: Place, look: Look, step: int | None
+    session: Session, job_id: UUID, place: MapPlace, look: ChartLook, step: int | None
 ) -> Chart | None:
     """Return the pattern of one head before and after, or None without one.
 
@@ -124,7 +124,7 @@ def patterns_chart(
     )
 
 
-def strongest_chart(session: Session, job_id: UUID, look: Look) -> Chart | None:
+def strongest_chart(session: Session, job_id: UUID, look: ChartLook) -> Chart | None:
     """Return the head that changed most, before and after; None without maps.
 
     It is of the first seed, on the first sample.
@@ -132,7 +132,7 @@ def strongest_chart(session: Session, job_id: UUID, look: Look) -> Chart | None:
     strongest = attention_heads.strongest_head(session, attention_heads.outlines(session, job_id))
     if strongest is None:
         return None
-    place = Place(strongest.replicate, 0, strongest.layer, strongest.head)
+    place = MapPlace(strongest.replicate, 0, strongest.layer, strongest.head)
     head = head_weights(session, job_id, place)
     if head is None:
         return None
@@ -143,7 +143,7 @@ def strongest_chart(session: Session, job_id: UUID, look: Look) -> Chart | None:
 
 
 def difference_chart(
-    session: Session, job_id: UUID, place: Place, look: Look, step: int | None
+    session: Session, job_id: UUID, place: MapPlace, look: ChartLook, step: int | None
 ) -> Chart | None:
     """Return adapted relative attention minus the base's; None without both."""
     head = head_weights(session, job_id, place)
@@ -154,7 +154,7 @@ def difference_chart(
     return attention_patterns([change], theme=look.theme, signed=True, query=head.row_of(step))
 
 
-def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Chart | None:
+def step_chart(session: Session, job_id: UUID, place: MapPlace, theme: Theme) -> Chart | None:
     """Return the attention of one head while it produces one output token."""
     head = head_weights(session, job_id, place)
     if head is None:
@@ -173,7 +173,7 @@ def step_chart(session: Session, job_id: UUID, place: Place, theme: Theme) -> Ch
 
 
 def heads_chart(
-    session: Session, job_id: UUID, place: Place, shown: Shown, look: Look
+    session: Session, job_id: UUID, place: MapPlace, shown: Shown, look: ChartLook
 ) -> Chart | None:
     """Return all heads of some layers on one sample, or None without maps."""
     maps = attention_heads.outlines(session, job_id)

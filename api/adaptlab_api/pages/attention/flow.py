@@ -12,7 +12,7 @@ from adaptlab_answers.attention import MapView
 from adaptlab_answers.drawable_maps import without_padding
 from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.attention.charts import MOST_WEIGHTS, UNREADABLE
-from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_services.results import theory_reports
 from adaptlab_services.results.attention_patterns import patterns_of_layers
 from adaptlab_services.results.theory_reports import LayerSaliency
@@ -47,7 +47,7 @@ class Flows:
     saliency: LayerSaliency | None
 
 
-def flows(session: Session, maps: Sequence[MapView], place: Place, job: JobView) -> Flows | None:
+def flows(session: Session, maps: Sequence[MapView], place: MapPlace, job: JobView) -> Flows | None:
     """Return the flow on a sample of one replicate, whose `maps` are given.
 
     None if the recorded items have no demonstrations with labels at known places.

@@ -20,9 +20,9 @@ from adaptlab_api.pages.attention.charts import (
 )
 from adaptlab_api.pages.attention.flow import flows
 from adaptlab_api.pages.attention.patches import patch_maps
-from adaptlab_api.pages.attention.view import AttentionView, Place, answer_place, attention_view
+from adaptlab_api.pages.attention.view import AttentionView, MapPlace, answer_place, attention_view
 from adaptlab_api.pages.rendering.job_titles import job_title
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import catalogue
 from adaptlab_services.results import attention, attention_heads
@@ -54,7 +54,7 @@ COLUMNS: tuple[tuple[HeadOrder, str, str], ...] = (
 class AttentionQuery:
     """The choices in the address of the page."""
 
-    place: Place
+    place: MapPlace
     shown: Shown | None
     sorting: Sorting
     offset: int
@@ -106,7 +106,7 @@ class Guide:
 
 
 def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dict[str, object]:
-    """Return the values of the template; raise `NotFound`."""
+    """Return the values of the template; raise `ResourceNotFound`."""
     job = jobs.get(session, job_id)
     maps = attention_heads.outlines(session, job_id)
     shown: dict[str, object] = {"job": job, "title": job_title(job), "view": None}
@@ -144,7 +144,7 @@ def _shown(asked: Shown | None, view: AttentionView) -> Shown:
     return (asked or "difference") if view.adapted else "base"
 
 
-def _grid(maps: Sequence[MapOutline], place: Place) -> dict[str, object]:
+def _grid(maps: Sequence[MapOutline], place: MapPlace) -> dict[str, object]:
     """Return the first and last layer of the grid, and the number of layers."""
     outline = shown_map(maps, place.replicate)
     assert outline is not None
@@ -154,7 +154,7 @@ def _grid(maps: Sequence[MapOutline], place: Place) -> dict[str, object]:
 
 
 def _step(
-    maps: Sequence[MapView], place: Place, head: HeadWeights | None, spec: ResolvedSpec
+    maps: Sequence[MapView], place: MapPlace, head: HeadWeights | None, spec: ResolvedSpec
 ) -> Step | None:
     by_source = {view.source: view for view in maps}
     first = maps[0]
@@ -175,19 +175,19 @@ def _step(
     )
 
 
-def _is_masked(view: MapView, place: Place, spec: ResolvedSpec) -> bool:
+def _is_masked(view: MapView, place: MapPlace, spec: ResolvedSpec) -> bool:
     """Return True if the model reads a mask where it produces the answer."""
     return not view.texts and answer_place(view, spec) == view.target_start
 
 
-def _right(view: MapView, place: Place, spec: ResolvedSpec) -> str | None:
+def _right(view: MapView, place: MapPlace, spec: ResolvedSpec) -> str | None:
     """Return the right token of a step, None if it was not recorded."""
     if view.texts:
         return _at(view.texts[place.sample].expected, place.step)
     return _at(view.words(place.sample)[answer_place(view, spec) :], place.step)
 
 
-def _answer(view: MapView | None, place: Place) -> str | None:
+def _answer(view: MapView | None, place: MapPlace) -> str | None:
     return None if view is None else _at(view.given(place.sample), place.step)
 
 
@@ -215,11 +215,11 @@ def _method(name: str | None) -> MethodEntry | None:
     """Return the catalogue entry of a method, or None if it is not installed."""
     try:
         return None if name is None else catalogue.method(name)
-    except NotFound:
+    except ResourceNotFound:
         return None
 
 
-def _table(rows: HeadRows, asked: AttentionQuery, place: Place) -> dict[str, object]:
+def _table(rows: HeadRows, asked: AttentionQuery, place: MapPlace) -> dict[str, object]:
     """Return the table of heads, with the links of its columns and pages."""
     end = asked.offset + len(rows.data)
     before = max(0, asked.offset - HEADS_PAGE)
@@ -233,7 +233,9 @@ def _table(rows: HeadRows, asked: AttentionQuery, place: Place) -> dict[str, obj
     }
 
 
-def _column(name: HeadOrder, title: str, term: str, sorting: Sorting, place: Place) -> HeadColumn:
+def _column(
+    name: HeadOrder, title: str, term: str, sorting: Sorting, place: MapPlace
+) -> HeadColumn:
     """Return a column; its first sort is descending, except for the layer."""
     is_it = sorting.by == name
     turned = not sorting.descending if is_it else name != "layer"
@@ -241,7 +243,7 @@ def _column(name: HeadOrder, title: str, term: str, sorting: Sorting, place: Pla
     return HeadColumn(name, title, term, how, _address(Sorting(name, turned), place, 0))
 
 
-def _address(sorting: Sorting, place: Place, offset: int) -> str:
+def _address(sorting: Sorting, place: MapPlace, offset: int) -> str:
     query: dict[str, object] = {name: getattr(place, name) for name in _PLACE}
     query |= {"sort": sorting.by, "order": "desc" if sorting.descending else "asc"}
     if offset:

@@ -9,7 +9,7 @@ from adaptlab.plugins.task import Task
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_api.pages.attention.charts import AFTER, BEFORE, HeadWeights, Weights
-from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_api.pages.rendering.item_pictures import Pictures
 from adaptlab_services.errors import NoPicture
 from adaptlab_services.results import item_pictures
@@ -57,7 +57,7 @@ class PatchMaps:
 
 
 def patch_maps(
-    session: Session, job_id: UUID, spec: ResolvedSpec, place: Place, head: HeadWeights | None
+    session: Session, job_id: UUID, spec: ResolvedSpec, place: MapPlace, head: HeadWeights | None
 ) -> PatchMaps | None:
     """Return the maps of a head on a sample; None if samples are no images."""
     job = read_resolved(spec)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.charts import Chart, Theme
 from adaptlab_api.pages.attention.charts import (
-    Look,
+    ChartLook,
     Shown,
     difference_chart,
     heads_chart,
@@ -20,7 +20,7 @@ from adaptlab_api.pages.attention.charts import (
     strongest_chart,
 )
 from adaptlab_api.pages.attention.page import AttentionQuery, attention_page
-from adaptlab_api.pages.attention.view import Place
+from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
@@ -28,7 +28,7 @@ from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.results.attention_heads import HeadOrder, Sorting
 
 MOST_OFFSET = 10**6
@@ -42,8 +42,8 @@ class Drawing:
     `step` is the output token whose row is framed in a pattern.
     """
 
-    place: Place
-    look: Look
+    place: MapPlace
+    look: ChartLook
     step: int | None
     shown: Shown
 
@@ -72,12 +72,12 @@ async def _place(
     layer: Number = 0,
     head: Number = 0,
     step: Number = 0,
-) -> Place:
-    return Place(replicate, sample, layer, head, step)
+) -> MapPlace:
+    return MapPlace(replicate, sample, layer, head, step)
 
 
 async def _asked(
-    place: Annotated[Place, Depends(_place)],
+    place: Annotated[MapPlace, Depends(_place)],
     shown: Shown | None = None,
     sort: HeadOrder = "layer",
     order: Literal["asc", "desc"] = "asc",
@@ -87,13 +87,13 @@ async def _asked(
 
 
 async def _drawing(
-    place: Annotated[Place, Depends(_place)],
+    place: Annotated[MapPlace, Depends(_place)],
     theme: Theme = "light",
     columns: Annotated[int, Query(ge=1, le=3)] = 3,
     step: Number | None = None,
     shown: Shown = "difference",
 ) -> Drawing:
-    return Drawing(place, Look(theme, columns), step, shown)
+    return Drawing(place, ChartLook(theme, columns), step, shown)
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -116,7 +116,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal}
         try:
             content = attention_page(session, short_ids.job_id(session, job_id), asked)
-        except NotFound:
+        except ResourceNotFound:
             return renderer.fault(404, "There is no such job", NO_JOB, shown)
         return renderer.page("attention.html", {**shown, **content})
 

@@ -16,7 +16,7 @@ INSIDE = " ##"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MapPlace:
     """A place in the maps of a job; `step` counts output tokens."""
 
     replicate: int = 0
@@ -25,7 +25,7 @@ class Place:
     head: int = 0
     step: int = 0
 
-    def within(self, maps: Sequence[MapOutline]) -> "Place":
+    def within(self, maps: Sequence[MapOutline]) -> "MapPlace":
         """Return the nearest place in these maps, of which there is at least one."""
         replicates = {outline.replicate for outline in maps}
         first = maps[0]

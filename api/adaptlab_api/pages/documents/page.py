@@ -6,15 +6,15 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from adaptlab_api.pages.rendering.help import documents, title_of
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 
 HERE = "/documents"
 
 
 def document_page(name: str) -> dict[str, object]:
-    """Return the values of the template; raise `NotFound`."""
+    """Return the values of the template; raise `ResourceNotFound`."""
     if name not in documents():
-        raise NotFound("document", name)
+        raise ResourceNotFound("document", name)
     text = documents()[name]()
     return {"title": title_of(name), "text": Markup(_html(text, name))}  # noqa: S704 - escaped there
 

@@ -13,10 +13,10 @@ from adaptlab.measurements.results import AnswerText, Excerpt
 from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.rendering.formats import integer, words
-from adaptlab_api.pages.rendering.item_pictures import Picture, Pictures
+from adaptlab_api.pages.rendering.item_pictures import ItemPicture, Pictures
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services import short_ids
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.jobs import jobs
 from adaptlab_services.results import given_answers, item_pictures
 from adaptlab_services.results.given_answers import AnswerFilter, Outcome
@@ -92,7 +92,7 @@ class ShownText:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AnswerCell:
     """One answer on the page; `right` is None for the expected one."""
 
     title: str
@@ -102,15 +102,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ItemRow:
     """One item with its answers; a cell is None if an answer is not stored."""
 
     item: int
     line: int | None
     seed: int
     prompt: ShownText
-    picture: Picture | None
-    cells: tuple[Cell | None, ...]
+    picture: ItemPicture | None
+    cells: tuple[AnswerCell | None, ...]
 
 
 def visible(text: str) -> str:
@@ -124,7 +124,7 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def answers_page(session: Session, job_id: UUID, asked: AnswersQuery) -> dict[str, object]:
-    """Return the values of the template; raise `NotFound`."""
+    """Return the values of the template; raise `ResourceNotFound`."""
     job = jobs.get(session, job_id)
     tasks = given_answers.tasks(session, job_id)
     shown: dict[str, object] = {"job": job, "title": job_title(job), "task": None}
@@ -193,7 +193,7 @@ def _other(session: Session, text: str) -> tuple[JobView | None, str | None]:
         return None, None
     try:
         return jobs.get(session, short_ids.job_id(session, text)), None
-    except NotFound:
+    except ResourceNotFound:
         return None, f"There is no job {text[:64]!r} to compare with."
 
 
@@ -211,21 +211,21 @@ def _titles(job: JobView, other: JobView | None) -> tuple[str, ...]:
 
 def _row(
     row: ItemAnswers, titles: Sequence[str], pictures: Pictures | None, *, with_other: bool
-) -> Row:
+) -> ItemRow:
     given = (
         *((row.detached,) if "Base model" in titles else ()),
         row.attached,
         *((row.other,) if with_other else ()),
     )
-    expected = Cell(titles[0], ShownText.of(row.expected), _label(row.expected), None)
+    expected = AnswerCell(titles[0], ShownText.of(row.expected), _label(row.expected), None)
     cells = (_cell(title, answer) for title, answer in zip(titles[1:], given, strict=True))
     picture = pictures and pictures.at(row.item)
     prompt = ShownText.of(row.prompt)
-    return Row(row.item, row.line, row.seed, prompt, picture, (expected, *cells))
+    return ItemRow(row.item, row.line, row.seed, prompt, picture, (expected, *cells))
 
 
-def _cell(title: str, given: GivenAnswer | None) -> Cell | None:
-    return given and Cell(title, ShownText.of(given), _label(given), given.right)
+def _cell(title: str, given: GivenAnswer | None) -> AnswerCell | None:
+    return given and AnswerCell(title, ShownText.of(given), _label(given), given.right)
 
 
 def _label(answer: AnswerText) -> str | None:

@@ -65,28 +65,28 @@ class JobFilters:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListPage:
     """A page of the list, and the tokens of the pages before it."""
 
     token: str | None = None
     trail: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, token: str, trail: str) -> "Place":
+    def read(cls, token: str, trail: str) -> "ListPage":
         """Return the page in the address; the first one has no token."""
         steps = tuple(trail.split(TRAIL_SEPARATOR)) if trail else ()
         return cls(token or None, steps)
 
-    def next(self, token: str) -> "Place":
+    def next(self, token: str) -> "ListPage":
         """Return the page that begins at `token`."""
         behind = (*self.trail, self.token or "")
-        return Place(token, behind[-LONGEST_TRAIL:])
+        return ListPage(token, behind[-LONGEST_TRAIL:])
 
-    def previous(self) -> "Place":
+    def previous(self) -> "ListPage":
         """Return the page before, or the first one if that is not known."""
         if not self.trail:
-            return Place()
-        return Place(self.trail[-1] or None, self.trail[:-1])
+            return ListPage()
+        return ListPage(self.trail[-1] or None, self.trail[:-1])
 
     def address(self, filters: JobFilters) -> str:
         """Return the address of this page of the filtered list."""
@@ -130,7 +130,7 @@ class SortedColumn:
 
 
 def job_list(
-    session: Session, filters: JobFilters, place: Place, now: datetime
+    session: Session, filters: JobFilters, place: ListPage, now: datetime
 ) -> dict[str, object]:
     """Return the values of the template; an invalid filter has no jobs."""
     fault = fault_of(filters.filter)
@@ -175,7 +175,7 @@ def job_list(
         "tasks": _options(TASKS.names(), filters.task),
         "unserved": unserved_queues(session, page.data),
         "counted": _counted(rows, more=following is not None or place.token is not None),
-        "first": Place().address(filters),
+        "first": ListPage().address(filters),
         "previous": place.previous().address(filters) if place.token else None,
         "following": place.next(following).address(filters) if following else None,
         "poll": None if fault else _poll_seconds(page.data, place),
@@ -200,7 +200,7 @@ def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str
     return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
 
 
-def _poll_seconds(listed: Iterable[JobSummary], place: Place) -> int | None:
+def _poll_seconds(listed: Iterable[JobSummary], place: ListPage) -> int | None:
     """Return the polling interval; longer on a first page without active jobs."""
     if any(not job.terminal for job in listed):
         return ACTIVE_SECONDS
@@ -227,7 +227,7 @@ def _chips(filters: JobFilters) -> tuple[Chip, ...]:
         "archived": "archived jobs only" if filters.archived == "only" else "archived jobs too",
     }
     return tuple(
-        Chip(texts[name], Place().address(replace(filters, **{name: ""})))
+        Chip(texts[name], ListPage().address(replace(filters, **{name: ""})))
         for name in filters.query()
     )
 
@@ -239,11 +239,11 @@ def _sorted(filters: JobFilters, field: str) -> SortedColumn:
     now = "descending" if descends else "ascending" if order == field else "none"
     wanted = field if descends else f"-{field}"
     chosen = replace(filters, order_by="" if wanted == lists.NEWEST else wanted)
-    return SortedColumn(Place().address(chosen), now)
+    return SortedColumn(ListPage().address(chosen), now)
 
 
 def _labelled(name: str, text: str) -> str:
-    return Place().address(JobFilters(filter=f"labels.{name} = {_quoted(text)}"))
+    return ListPage().address(JobFilters(filter=f"labels.{name} = {_quoted(text)}"))
 
 
 def _options(names: tuple[str, ...], chosen: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.jobs.curves import curves_chart
-from adaptlab_api.pages.jobs.listing import JobFilters, Place, job_list
+from adaptlab_api.pages.jobs.listing import JobFilters, ListPage, job_list
 from adaptlab_api.pages.jobs.page import job_page
 from adaptlab_api.pages.jobs.selected import MOST_FIELDS, Act, apply
 from adaptlab_api.pages.rendering.annotation_form import job_changes
@@ -28,7 +28,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, Submitt
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import access_of, needs
 from adaptlab_services import short_ids
-from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.tokens import Principal
@@ -58,8 +58,8 @@ async def _filters(
     return JobFilters(state, method, task, base_model, filter_text, order_by, archived)
 
 
-async def _place(page_token: str = "", trail: str = "") -> Place:
-    return Place.read(page_token, trail)
+async def _place(page_token: str = "", trail: str = "") -> ListPage:
+    return ListPage.read(page_token, trail)
 
 
 async def _selection(request: Request) -> Mapping[str, Sequence[str]]:
@@ -82,7 +82,7 @@ def job_list_routes(renderer: Renderer) -> APIRouter:
         session: SessionDep,
         principal: ReaderDep,
         filters: Annotated[JobFilters, Depends(_filters)],
-        place: Annotated[Place, Depends(_place)],
+        place: Annotated[ListPage, Depends(_place)],
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": "/"}
         shown["example"] = first_job(server_address(request))
@@ -133,7 +133,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
         try:
             content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
-        except NotFound:
+        except ResourceNotFound:
             return _no_job(renderer, principal)
         except InvalidSpec as refusal:
             return renderer.fault(404, SEVERAL, str(refusal), {"principal": principal})
@@ -146,7 +146,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             jobs.cancel(session, principal, job_id)
-        except NotFound:
+        except ResourceNotFound:
             return _no_job(renderer, principal)
         except Forbidden as refusal:
             return _refused(renderer, principal, refusal)
@@ -164,7 +164,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         try:
             changes = job_changes(fields, jobs.get(session, job_id).labels)
             annotations.annotate(session, job_id, changes)
-        except NotFound:
+        except ResourceNotFound:
             return _no_job(renderer, principal)
         except (InvalidSpec, Refused, Forbidden) as refusal:
             return _refused(renderer, principal, refusal)
@@ -185,9 +185,9 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         try:
             job_deletion.delete_job(session, job_id)
-        except NotFound:
+        except ResourceNotFound:
             return _no_job(renderer, principal)
-        except (Conflict, Forbidden) as refusal:
+        except (StateConflict, Forbidden) as refusal:
             shown = {"principal": principal}
             return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
         return noted(session, request, RedirectResponse("/", 303))
@@ -212,9 +212,9 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
             # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
                 done = _controlled(session, principal, job_id, verb, most, opened.model_roots)
-        except NotFound:
+        except ResourceNotFound:
             return _no_job(renderer, principal)
-        except Conflict:  # the state has changed meanwhile: show it
+        except StateConflict:  # the state has changed meanwhile: show it
             return RedirectResponse(f"/jobs/{job_id}", 303)
         except (InvalidSpec, LimitReached, Forbidden) as refusal:
             return _refused(renderer, principal, refusal)

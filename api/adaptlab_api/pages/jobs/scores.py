@@ -76,7 +76,7 @@ class LossRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRow:
+class MetricLine:
     """A metric that a task asks for, on its test items.
 
     `alone` is the mean of the base model alone, None if it is not known.
@@ -218,10 +218,10 @@ def loss_rows(
 
 def measure_rows(
     evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
-) -> tuple[MeasureRow, ...]:
+) -> tuple[MetricLine, ...]:
     """Return the metrics of tasks that ask for one, those of `own` first."""
     return tuple(
-        MeasureRow(metric, task, mean_over_seeds(attached, limits=metric.limits), _mean_of(alone))
+        MetricLine(metric, task, mean_over_seeds(attached, limits=metric.limits), _mean_of(alone))
         for metric in metrics()
         for task, attached, alone in _adapted_and_alone(
             evaluations, own, partial(_asked_for, metric.name)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.annotations import JobAnnotations
 from adaptlab_api.pages.rendering.annotation_form import changed_labels
-from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people import audit
@@ -32,7 +32,7 @@ MOST_FIELDS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangedJobs:
     """The jobs that were changed, and why others were not.
 
     `queues` have new work.
@@ -55,7 +55,7 @@ def apply(
     fields: Mapping[str, Sequence[str]],
     most_queued: int | None,
     roots: ModelRoots,
-) -> Outcome:
+) -> ChangedJobs:
     """Change every selected job that can be changed.
 
     Raises `InvalidSpec` if none is selected, an id is invalid, or the label is.
@@ -72,19 +72,19 @@ def apply(
             # A refusal undoes what was written for this job only.
             with session.begin_nested():
                 queues += change(job_id)
-        except (Conflict, Forbidden, InvalidSpec, LimitReached, NotFound) as refusal:
+        except (StateConflict, Forbidden, InvalidSpec, LimitReached, ResourceNotFound) as refusal:
             refused.append(Problem(str(job_id), "not_changed", str(refusal)))
         else:
             changed.append(job_id)
     audit.note(session, jobs=[str(job_id) for job_id in changed])
-    return Outcome(tuple(changed), tuple(refused), tuple(dict.fromkeys(queues)))
+    return ChangedJobs(tuple(changed), tuple(refused), tuple(dict.fromkeys(queues)))
 
 
-def _deleted(session: Session, selected: Sequence[UUID]) -> Outcome:
+def _deleted(session: Session, selected: Sequence[UUID]) -> ChangedJobs:
     deleted, refused = job_deletion.delete_selected(session, selected)
     audit.note(session, jobs=[str(job_id) for job_id in deleted])
     problems = (Problem(str(job_id), "not_changed", text) for job_id, text in refused.items())
-    return Outcome(deleted, tuple(problems), ())
+    return ChangedJobs(deleted, tuple(problems), ())
 
 
 def _selected(fields: Mapping[str, Sequence[str]]) -> tuple[UUID, ...]:
@@ -110,7 +110,9 @@ def _change(
     def cancel(job_id: UUID) -> tuple[str, ...]:
         job = jobs.cancel(session, principal, job_id).job
         if job.terminal and job.state != "cancelled":
-            raise Conflict(f"It is {job.state}. Only a job that has not ended can be cancelled.")
+            raise StateConflict(
+                f"It is {job.state}. Only a job that has not ended can be cancelled."
+            )
         return ()
 
     def retry(job_id: UUID) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from adaptlab.reproductions.claims import ClaimVerdict
-from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
+from adaptlab.reproductions.recipe_report import EffortRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.pages.rendering.examples import recipe_by_command, recipe_by_request
-from adaptlab_services.errors import Conflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.recipes import recipes
 
 MARKS = {
@@ -42,7 +42,7 @@ class TableRows:
     """A table with the rows of the paper or preset; `left_out` has the others."""
 
     table: ReportTable
-    rows: tuple[ReportRow, ...]
+    rows: tuple[EffortRow, ...]
     left_out: tuple[str, ...]
 
 
@@ -69,7 +69,7 @@ def report_of(session: Session, study: StudyView) -> dict[str, object] | None:
         return None
     try:
         report = recipes.report(session, str(study.id))
-    except Conflict:
+    except StateConflict:
         return None
     return {
         "said": report,

@@ -19,7 +19,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SubmitterDep, Units
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
-from adaptlab_services.errors import Conflict, Forbidden, LimitReached
+from adaptlab_services.errors import Forbidden, LimitReached, StateConflict
 from adaptlab_services.recommendations import recommendations, recommended_jobs
 from adaptlab_services.recommendations.recommended_jobs import Submitted
 
@@ -83,7 +83,7 @@ def recommend_routes(renderer: Renderer) -> APIRouter:
                     session, principal, proposal, rules, wanted, once(fields)
                 )
                 response = noted(session, request, RedirectResponse(_where(submitted), 303))
-        except (InvalidSpec, Conflict, LimitReached, Forbidden) as refusal:
+        except (InvalidSpec, StateConflict, LimitReached, Forbidden) as refusal:
             problem = answer(refusal)
             status = 422 if problem is None else problem.status_code
             content = recommend_page(units, asked, rules, refusal)

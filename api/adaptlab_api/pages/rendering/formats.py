@@ -21,7 +21,7 @@ from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import LIMITED, BudgetAxis, in_units
 from adaptlab.specs.model_shapes import family_shape
-from adaptlab_answers.jobs import Progress
+from adaptlab_answers.jobs import RunProgress
 from adaptlab_api.pages.rendering.states import look
 
 NOTHING = "–"
@@ -78,7 +78,7 @@ def difference(change: float, metric: str | None) -> str:
     return points(change) if is_share(metric) else METRICS.get(str(metric)).by(change)
 
 
-def share(progress: Progress, *, succeeded: bool = False) -> str:
+def share(progress: RunProgress, *, succeeded: bool = False) -> str:
     """Format progress: 42 %, and 100 % only after the last step.
 
     A job without training has 100 % once it has `succeeded`.

@@ -13,7 +13,7 @@ LONGEST_SIDE = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ItemPicture:
     """A picture on a page.
 
     It `is_enlarged` if one of its pixels takes several of the screen.
@@ -25,7 +25,7 @@ class Picture:
     is_enlarged: bool
 
     @classmethod
-    def of(cls, task: ImageTask, job_id: UUID, task_place: int, item: int) -> "Picture":
+    def of(cls, task: ImageTask, job_id: UUID, task_place: int, item: int) -> "ItemPicture":
         """Return the picture of an item in a table."""
         _, height, width = task.image()
         scale = LONGEST_SIDE / max(height, width)
@@ -56,8 +56,8 @@ class Pictures:
             return None
         return cls(job_id, task_place, task, item_pictures.missing_reason(session, task))
 
-    def at(self, item: int) -> Picture | None:
+    def at(self, item: int) -> ItemPicture | None:
         """Return the picture of an item, if there is one."""
         if self.missing:
             return None
-        return Picture.of(self.task, self.job_id, self.task_place, item)
+        return ItemPicture.of(self.task, self.job_id, self.task_place, item)

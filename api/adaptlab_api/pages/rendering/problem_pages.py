@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers import problems
-from adaptlab_api.answers.problems import MEDIA_TYPE, ProblemDocument
+from adaptlab_api.answers.problems import MEDIA_TYPE, ProblemBody
 from adaptlab_api.pages.rendering.renderer import Renderer
 
 PAGE = "text/html"
@@ -87,7 +87,7 @@ def install(app: FastAPI, renderer: Renderer) -> None:
 
 def page_of(renderer: Renderer, request: HTTPConnection, body: bytes) -> Response:
     """Return the page of a problem document."""
-    document = ProblemDocument.model_validate_json(body)
+    document = ProblemBody.model_validate_json(body)
     values = {
         "principal": getattr(request.state, "principal", None),
         "faults": [fault for fault in document.errors if fault.detail not in document.detail],

@@ -6,28 +6,28 @@ Those of jobs are from their table, those of other resources are here.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from adaptlab_db.job_states import STATES, Look
+from adaptlab_db.job_states import STATES, StateLook
 
-NEUTRAL = Look("still", "ring")
+NEUTRAL = StateLook("still", "ring")
 """For states without a look of their own, such as `idle`."""
-OTHER_STATES: Mapping[str, Look] = MappingProxyType(
+OTHER_STATES: Mapping[str, StateLook] = MappingProxyType(
     {
-        "incomplete": Look("warn", "exclamation"),
-        "unschedulable": Look("warn", "exclamation"),
-        "valid": Look("good", "check"),
-        "expired": Look("warn", "dashes"),
-        "revoked": Look("outlined", "slash"),
-        "pending": Look("still", "ring"),
-        "delivered": Look("good", "check"),
-        "disabled": Look("outlined", "slash"),
+        "incomplete": StateLook("warn", "exclamation"),
+        "unschedulable": StateLook("warn", "exclamation"),
+        "valid": StateLook("good", "check"),
+        "expired": StateLook("warn", "dashes"),
+        "revoked": StateLook("outlined", "slash"),
+        "pending": StateLook("still", "ring"),
+        "delivered": StateLook("good", "check"),
+        "disabled": StateLook("outlined", "slash"),
     }
 )
 """Looks of the states of other resources that jobs do not have."""
-_LOOKS: Mapping[str, Look] = MappingProxyType(
+_LOOKS: Mapping[str, StateLook] = MappingProxyType(
     {**OTHER_STATES, **{name: state.look for name, state in STATES.items()}}
 )
 
 
-def look(state: str) -> Look:
+def look(state: str) -> StateLook:
     """Return the colour and mark of a state of any resource."""
     return _LOOKS.get(state, NEUTRAL)

@@ -12,7 +12,7 @@ from adaptlab_api.limits.auditing import noted
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
-from adaptlab_services.errors import Unauthorised
+from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people import tokens
 
 WRONG = "This token is not valid. It may be mistyped, expired or revoked."
@@ -85,7 +85,7 @@ def sign_in_routes(renderer: Renderer) -> APIRouter:
             return form(sign_in.next, FOREIGN, 403)
         try:
             principal = tokens.authenticate(session, sign_in.token)
-        except Unauthorised:
+        except NotAuthorised:
             return form(sign_in.next, WRONG, 401)
         request.state.principal = principal  # for the audit log
         answer = RedirectResponse(sign_in.next, 303)

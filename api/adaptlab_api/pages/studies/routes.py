@@ -26,7 +26,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.comparisons.comparisons import StudyQuestion
-from adaptlab_services.errors import Conflict, Forbidden, LimitReached, NotFound
+from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies, study_deletion, study_sharing
 
@@ -82,7 +82,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             content = study_page(units, opened.comparisons, study_rules(opened), study, table)
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
@@ -93,7 +93,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             changed = studies.cancel(session, principal, study)
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
@@ -109,7 +109,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = opened.comparisons.answer(units, StudyQuestion(study))
-        except NotFound:
+        except ResourceNotFound:
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
 
@@ -126,7 +126,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = opened.comparisons.answer(units, StudyQuestion(study))
-        except NotFound:
+        except ResourceNotFound:
             return Response(status_code=404)
         return curves_answer(units, comparison, (table, cell), theme)
 
@@ -153,9 +153,9 @@ def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
         try:
             changes = study_changes(fields, studies.get(session, study).labels)
             changed = studies.annotate(session, study, changes)
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
-        except (InvalidSpec, Refused, Forbidden, Conflict) as refusal:
+        except (InvalidSpec, Refused, Forbidden, StateConflict) as refusal:
             return renderer.fault(status_of(refusal), NOT_SAVED, str(refusal), shown)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.name}", 303))
 
@@ -175,9 +175,9 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             study_deletion.delete_study(session, study, with_jobs="with_jobs" in fields)
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
-        except (Conflict, Forbidden) as refusal:
+        except (StateConflict, Forbidden) as refusal:
             return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
         return noted(session, request, RedirectResponse(HERE, 303))
 
@@ -197,9 +197,9 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             content = extend_page(session, study, more, study_rules(opened))
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
-        except (InvalidSpec, Conflict) as refusal:
+        except (InvalidSpec, StateConflict) as refusal:
             return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
         return renderer.page("study-extend.html", {**shown, **content})
 
@@ -220,9 +220,9 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
             with session.begin_nested():
                 extension = extension_of(fields)
                 done = studies.extend(session, principal, study, extension, study_rules(opened))
-        except NotFound as fault:
+        except ResourceNotFound as fault:
             return _not_found(renderer, principal, fault)
-        except (InvalidSpec, Conflict, Forbidden, LimitReached) as refusal:
+        except (InvalidSpec, StateConflict, Forbidden, LimitReached) as refusal:
             return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
         background.add_task(opened.bell.ring, done.queues)  # after the commit
         return noted(session, request, RedirectResponse(f"{HERE}/{done.study.name}", 303))
@@ -232,7 +232,9 @@ async def _seeds(request: Request) -> Mapping[str, Sequence[str]]:
     return await form_fields(request, MOST_SEEDS)
 
 
-def _not_found(renderer: Renderer, principal: Principal | Reader, fault: NotFound) -> Response:
+def _not_found(
+    renderer: Renderer, principal: Principal | Reader, fault: ResourceNotFound
+) -> Response:
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     if fault.kind == "table":
         return renderer.fault(404, "There is no such table", NO_TABLE, shown)

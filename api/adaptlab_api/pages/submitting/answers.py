@@ -18,11 +18,11 @@ from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.submitting.draft import Draft
 from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.errors import (
-    Conflict,
     Forbidden,
     IdempotencyMismatch,
     LimitReached,
-    NotFound,
+    ResourceNotFound,
+    StateConflict,
 )
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import size_steps
@@ -34,8 +34,14 @@ from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
 REFUSALS = (
-    InvalidSpec, Refused, Conflict, Forbidden, LimitReached, NotFound, IdempotencyMismatch
-)  # fmt: skip
+    InvalidSpec,
+    Refused,
+    StateConflict,
+    Forbidden,
+    LimitReached,
+    ResourceNotFound,
+    IdempotencyMismatch,
+)
 """Errors of a service for a spec that it refuses."""
 SHOWN_FOR_EFFORT = ("voids", "effort")
 
@@ -125,9 +131,9 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
             return refusal.problems
         case Refused() if refusal.faults:
             return tuple(refusal.faults)
-        case Conflict():
+        case StateConflict():
             return (Problem("/name", "conflict", str(refusal)),)
-        case NotFound(kind="project"):
+        case ResourceNotFound(kind="project"):
             return (
                 Problem(
                     "/project",
@@ -140,7 +146,7 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
 
 
 def in_project(session: Session, rights: Access, name: str) -> AbstractContextManager[None]:
-    """Create resources in the project `name`, if not empty; raises `NotFound`."""
+    """Create resources in the project `name`, if not empty; raises `ResourceNotFound`."""
     if not name:
         return nullcontext()
     return access.inside(session, projects.id_of(session, rights, name))

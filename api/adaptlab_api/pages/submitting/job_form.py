@@ -12,9 +12,9 @@ from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.rendering.examples import FIRST_JOB
 from adaptlab_api.pages.rendering.formats import integer, words
 from adaptlab_api.pages.submitting.spec_document import Document
-from adaptlab_api.pages.submitting.spec_fields import Field, knob_fields, spec_field
+from adaptlab_api.pages.submitting.spec_fields import FormField, knob_fields, spec_field
 from adaptlab_api.pages.submitting.spec_form import Section
-from adaptlab_services.errors import NotFound
+from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.models import base_models, catalogue
 from adaptlab_services.recipes import recipes
@@ -184,9 +184,9 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
     name = chosen(f"{at}/name")
     try:
         knobs = knob_fields(entry_of(name), at)
-    except NotFound:
+    except ResourceNotFound:
         knobs = ()
-    choice = Field(
+    choice = FormField(
         f"{at}/name",
         what.capitalize(),
         "choice",
@@ -197,7 +197,7 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
     return Section(what, what.capitalize(), note, (choice, *knobs), of=name)
 
 
-def field_of(spec: str, pointer: str, **changes: object) -> Field:
+def field_of(spec: str, pointer: str, **changes: object) -> FormField:
     """Return a field of a spec, with the label and hint of the forms."""
     field = spec_field(spec, pointer, **changes)
     texts = (HINTS.get(pointer, ""), "" if pointer in COMPLETE else field.hint)
@@ -263,7 +263,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         grouped=_grouped(offered),
         descriptions=tuple(summaries.get(name, "") for name in names),
     )
-    inline = Field(
+    inline = FormField(
         "/base_model/inline",
         "Or the spec of a new base model, as JSON",
         "open",

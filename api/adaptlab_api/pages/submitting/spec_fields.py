@@ -31,7 +31,7 @@ AREAS: tuple[Kind, ...] = ("labels", "lines")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One field of a form: its place in the spec, its kind and its texts.
 
     Attributes:
@@ -69,7 +69,7 @@ class Field:
         return "at" + self.pointer.replace("/-", "/more").replace("/", "-")
 
 
-def spec_field(spec: str, pointer: str, **changes: object) -> Field:
+def spec_field(spec: str, pointer: str, **changes: object) -> FormField:
     """Return the field of a member of a spec; `changes` override its schema."""
     schema = _schema(spec)
     root = here = schema
@@ -83,7 +83,7 @@ def spec_field(spec: str, pointer: str, **changes: object) -> Field:
     return replace(field, **changes)  # pyright: ignore[reportArgumentType] - members by name
 
 
-def knob_fields(entry: PlugIn, at: str) -> tuple[Field, ...]:
+def knob_fields(entry: PlugIn, at: str) -> tuple[FormField, ...]:
     """Return the fields of a plug-in's knobs, below its place in the spec.
 
     A knob is described by its schema; its limits follow.
@@ -96,7 +96,7 @@ def knob_fields(entry: PlugIn, at: str) -> tuple[Field, ...]:
     )
 
 
-def _described(field: Field, schema: Schema) -> Field:
+def _described(field: FormField, schema: Schema) -> FormField:
     texts = (str(schema.get("description", "")), field.hint)
     return replace(field, hint="; ".join(text for text in texts if text))
 
@@ -106,11 +106,11 @@ def _schema(spec: str) -> Schema:
     return TypeAdapter(SPECS[spec]).json_schema()
 
 
-def _field(pointer: str, schema: Schema, root: Schema) -> Field:
+def _field(pointer: str, schema: Schema, root: Schema) -> FormField:
     resolved = _resolved(schema, root)
     kind, choices = _kind(resolved, root)
     default = resolved.get("default", schema.get("default"))
-    return Field(
+    return FormField(
         pointer=pointer,
         label=_label(parts_of(pointer)[-1]),
         kind=kind,

@@ -9,7 +9,7 @@ from typing import cast
 from adaptlab.errors import Problem
 from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.submitting.spec_document import END, Document, is_document, look, put, take
-from adaptlab_api.pages.submitting.spec_fields import SPECS, Field
+from adaptlab_api.pages.submitting.spec_fields import SPECS, FormField
 from adaptlab_api.pages.submitting.spec_texts import pretty, read, write
 from adaptlab_api.requests import strict_json
 
@@ -35,13 +35,13 @@ class Section:
     id: str
     title: str
     note: str
-    fields: tuple[Field, ...]
-    more: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...]
+    more: tuple[FormField, ...] = ()
     of: str = ""
     is_folded: bool = False
 
     @property
-    def all(self) -> tuple[Field, ...]:
+    def all(self) -> tuple[FormField, ...]:
         """Every field."""
         return (*self.fields, *self.more)
 
@@ -163,7 +163,7 @@ def placed(
     return beside, nowhere
 
 
-def _field_of(place: str, fields: Sequence[Field]) -> str | None:
+def _field_of(place: str, fields: Sequence[FormField]) -> str | None:
     """Return the field at or nearest above a place, or the first below it."""
     if place == f"/{REST}":
         return place
@@ -177,7 +177,7 @@ def _field_of(place: str, fields: Sequence[Field]) -> str | None:
     return next(below, None)
 
 
-def _is_further(place: str, field: Field) -> bool:
+def _is_further(place: str, field: FormField) -> bool:
     """Return True if a place is in a list entry that `field` holds."""
     if not field.pointer.endswith(f"/{END}"):
         return False
@@ -186,23 +186,25 @@ def _is_further(place: str, field: Field) -> bool:
     return place.startswith(above) and index.isdigit() and index != "0"
 
 
-def _fields(sections: Sequence[Section]) -> Iterator[Field]:
+def _fields(sections: Sequence[Section]) -> Iterator[FormField]:
     for section in sections:
         yield from section.all
 
 
-def _is_several(field: Field) -> bool:
+def _is_several(field: FormField) -> bool:
     return field.kind == "lines" and bool(field.choices)
 
 
-def _put_chosen(document: Document, field: Field, chosen: Sequence[str]) -> None:
+def _put_chosen(document: Document, field: FormField, chosen: Sequence[str]) -> None:
     if ALL in chosen:
         document[field.pointer[1:]] = ALL
     elif chosen:
         document[field.pointer[1:]] = list(chosen)
 
 
-def _put_text(document: Document, field: Field, text: str, known: Mapping[str, Document]) -> None:
+def _put_text(
+    document: Document, field: FormField, text: str, known: Mapping[str, Document]
+) -> None:
     value = copy.deepcopy(known[text]) if text in known else read(field.kind, text)
     if field.instead_of:
         if look(document, field.instead_of) is None:
@@ -215,7 +217,7 @@ def _put_text(document: Document, field: Field, text: str, known: Mapping[str, D
         put(document, field.pointer, value)
 
 
-def _take_chosen(left: Document, field: Field) -> tuple[str, ...]:
+def _take_chosen(left: Document, field: FormField) -> tuple[str, ...]:
     """Take the entries that are among the choices; return them."""
     value = left.get(field.pointer[1:])
     if value == ALL:
@@ -233,7 +235,7 @@ def _take_chosen(left: Document, field: Field) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def _take_text(left: Document, field: Field) -> str | None:
+def _take_text(left: Document, field: FormField) -> str | None:
     is_further = field.pointer.endswith(f"/{END}")
     place = field.pointer.removesuffix(f"/{END}") if is_further else field.place
     value = look(left, place)

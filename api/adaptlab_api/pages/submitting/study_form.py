@@ -17,7 +17,7 @@ from adaptlab_api.pages.submitting.job_form import (
     training_section,
 )
 from adaptlab_api.pages.submitting.spec_document import Document
-from adaptlab_api.pages.submitting.spec_fields import Field
+from adaptlab_api.pages.submitting.spec_fields import FormField
 from adaptlab_api.pages.submitting.spec_form import ALL, Section
 from adaptlab_services.models import catalogue
 
@@ -46,7 +46,7 @@ def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tup
     """Return the fields of a study."""
     name = field_of("study", "/name", hint="a-z, 0-9, dots and dashes")
     task = chosen_section("task", "/tasks/0", chosen, "what every method learns")
-    further = Field(
+    further = FormField(
         "/tasks/-",
         "More tasks",
         "lines",
@@ -71,7 +71,7 @@ def study_sections(_: str, chosen: Callable[[str], str], offered: Around) -> tup
 def _bases(offered: Around) -> Section:
     names = names_of_bases(offered.bases)
     summaries = {base.name: base_summary(base) for base in offered.bases}
-    chosen = Field(
+    chosen = FormField(
         "/base_models",
         "Base models",
         "lines",
@@ -80,7 +80,7 @@ def _bases(offered: Around) -> Section:
         several_lines=0 if names else 2,
         descriptions=tuple(summaries[name] for name in names),
     )
-    inline = Field(
+    inline = FormField(
         "/base_models/-",
         "Specs of new base models",
         "lines",
@@ -92,14 +92,14 @@ def _bases(offered: Around) -> Section:
 
 def _methods() -> Section:
     names = tuple(entry.name for entry in catalogue.methods().data)
-    chosen = Field(
+    chosen = FormField(
         "/methods",
         "Methods",
         "lines",
         choices=(*names, ALL),
         hint="each gets the same budgets, seeds and tuning trials",
     )
-    configured = Field(
+    configured = FormField(
         "/methods/-",
         "Methods with custom knobs",
         "lines",

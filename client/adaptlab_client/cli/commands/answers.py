@@ -25,7 +25,7 @@ LONGEST_SHOWN = 60
 """Characters of a text in a table."""
 
 
-class Outcome(StrEnum):
+class AnswerOutcome(StrEnum):
     """Outcomes of an answer."""
 
     RIGHT = "right"
@@ -45,7 +45,8 @@ def answers(
         int | None, typer.Option(min=0, help="Only answers for this seed. Default: all seeds.")
     ] = None,
     outcome: Annotated[
-        Outcome | None, typer.Option(help="Only items whose attached answer is right, or wrong.")
+        AnswerOutcome | None,
+        typer.Option(help="Only items whose attached answer is right, or wrong."),
     ] = None,
     differs: Annotated[
         bool, typer.Option("--differs", help="Only items that base and adapted model answer apart.")

@@ -22,7 +22,7 @@ from adaptlab_client.cli.session import open_client
 if TYPE_CHECKING:
     from adaptlab.comparisons.comparison import Comparison, ComparisonCell
     from adaptlab.comparisons.table_comparison import TableComparison
-    from adaptlab.statistics.curves import Candidate
+    from adaptlab.statistics.curves import CurveDifference
     from adaptlab_answers.comparisons import ComparisonProgress
     from adaptlab_client.client import Client
     from adaptlab_client.display.comparison_tables import JobComparison
@@ -240,7 +240,7 @@ def _curve_lines(comparison: "Comparison") -> Iterator[str]:
         yield f"Cheapest that may be {near}: {_candidate(cheapest.possible)}."
 
 
-def _candidate(candidate: "Candidate | None") -> str:
+def _candidate(candidate: "CurveDifference | None") -> str:
     if candidate is None:
         return "none"
     interval = f"{100 * candidate.low:+.1f} to {100 * candidate.high:+.1f}"

@@ -10,7 +10,7 @@ from adaptlab_client.cli.printing.terminal import Output, print_list, say
 from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
-    from adaptlab_client.machine.doctor import Finding
+    from adaptlab_client.machine.doctor import CheckResult
 
 TITLES = ("check", "state", "found", "next step")
 # The first failed check decides: later failures may follow from it.
@@ -44,5 +44,5 @@ def doctor(
     say(f"everything works, with {warned} warnings" if warned else "everything works")
 
 
-def _row(finding: "Finding") -> list[object]:
+def _row(finding: "CheckResult") -> list[object]:
     return [finding.check, finding.state, finding.found, finding.next_step]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from adaptlab_answers.studies import StudyPreview
     from adaptlab_client.client import Client
     from adaptlab_client.machine.inspection import MeasuredFile
-    from adaptlab_client.machine.study_drafts import Base, Draft
+    from adaptlab_client.machine.study_drafts import DraftBase, StudyDraft
 
 MOST_LISTED = 12
 MOST_SEEDS = 64
@@ -263,7 +263,7 @@ def _free_name(client: "Client | None", wanted: str) -> str:
 
 def _answered(
     questions: Questions, client: "Client | None", subject: _Subject, given: _Given
-) -> "Draft":
+) -> "StudyDraft":
     """Ask what is left, and return the draft of the study."""
     from adaptlab_client.machine import study_drafts as drafts
 
@@ -294,23 +294,23 @@ def _answered(
     seeds = questions.answer("Seeds", ABOUT_SEEDS, given.seeds, lambda: USUAL_SEEDS, _seeds)
     if base.spec is not None:
         base = replace(base, spec=base.spec | {"seeds": seeds})
-    return drafts.Draft(subject.name, task, base, methods, budgets, seeds, notes)
+    return drafts.StudyDraft(subject.name, task, base, methods, budgets, seeds, notes)
 
 
 def _base(
     questions: Questions, client: "Client | None", subject: _Subject, given: str | None
-) -> "Base":
+) -> "DraftBase":
     from adaptlab_client.machine import study_drafts as drafts
 
     texts = subject.file is not None
     found = [] if client is None else [drafts.base_of(view) for view in client.base_models.list()]
     known = {base.name: base for base in drafts.in_order(found, texts=texts)}
 
-    def read(name: str) -> "Base":
+    def read(name: str) -> "DraftBase":
         if name == drafts.NEW:
             return _new_base(subject)
         if client is None:
-            return drafts.Base(name)
+            return drafts.DraftBase(name)
         if name not in known:
             listed = ", ".join([*known, drafts.NEW][:MOST_LISTED])
             raise UsageError(f"There is no base model {name!r}. Base models: {listed}.")
@@ -329,7 +329,7 @@ def _base(
     return questions.answer("Base model", about, given, usual, read)
 
 
-def _new_base(subject: _Subject) -> "Base":
+def _new_base(subject: _Subject) -> "DraftBase":
     from adaptlab_client.machine import study_drafts as drafts
 
     seeds = int(USUAL_SEEDS)
@@ -375,7 +375,7 @@ def _split(text: str) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
-def _write(path: Path, draft: "Draft") -> None:
+def _write(path: Path, draft: "StudyDraft") -> None:
     from adaptlab_client.cli.printing.spec_text import commented
 
     path.write_text(commented(draft.document(), COMMENTS), encoding="utf-8")
@@ -388,7 +388,7 @@ def _say_next(
     client: "Client | None",
     questions: Questions,
     path: Path,
-    draft: "Draft",
+    draft: "StudyDraft",
     file: "MeasuredFile | None",
     upload: bool | None,
 ) -> None:
@@ -432,7 +432,7 @@ def _is_there(
     return True
 
 
-def _print_plan(client: "Client", path: Path, draft: "Draft") -> None:
+def _print_plan(client: "Client", path: Path, draft: "StudyDraft") -> None:
     from adaptlab_client.cli.printing.study_plans import print_preview
     from adaptlab_client.errors import ApiError
 

@@ -13,7 +13,7 @@ from adaptlab_client.cli.printing.terminal import say
 from adaptlab_client.cli.session import open_client
 
 if TYPE_CHECKING:
-    from adaptlab_client.machine.slurm_scripts import Allocation
+    from adaptlab_client.machine.slurm_scripts import SlurmResources
 
 HOUR = 3600  # seconds
 QUEUEING_HOURS = 48
@@ -86,7 +86,12 @@ def sbatch_script(
     need the same home directory. With --job, a token for that job alone is stored in a file that
     only you can read, and the script contains its path.
     """
-    from adaptlab_client.machine.slurm_scripts import Allocation, BadDirective, submitting, working
+    from adaptlab_client.machine.slurm_scripts import (
+        BadDirective,
+        SlurmResources,
+        submitting,
+        working,
+    )
 
     _check(submit=submit, job=job, works=once or bool(queue), array=array)
     if job is None and (token_folder or token_hours):
@@ -94,7 +99,7 @@ def sbatch_script(
             "--token-folder and --token-hours apply only to the token of --job. Add --job or "
             "leave them out."
         )
-    allocation = Allocation(
+    allocation = SlurmResources(
         name, time, partition, account, gpus, cpus, array, tuple(directive or ())
     )
     try:
@@ -121,7 +126,7 @@ def _check(*, submit: str | None, job: str | None, works: bool, array: str | Non
 
 def _on_job(
     context: typer.Context,
-    allocation: "Allocation",
+    allocation: "SlurmResources",
     job: str,
     server: str | None,
     folder: Path | None,

@@ -8,13 +8,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from adaptlab.figures import percent
-from adaptlab.reproductions.recipe_report import ReportRow, ReportTable
+from adaptlab.reproductions.recipe_report import EffortRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_client.cli.printing.terminal import console, one_line, print_table
 from adaptlab_client.reports.recipe_text import beside, interval, mean, met, paper
 
 Cells = list[list[str]]
-Layout = Callable[[ReportTable, Sequence[ReportRow]], tuple[list[str], Cells]]
+Layout = Callable[[ReportTable, Sequence[EffortRow]], tuple[list[str], Cells]]
 WIDEST_TEXT = 100
 GAP = 2
 NARROWEST_LABEL = 28
@@ -83,12 +83,12 @@ def _print_scores(report: StudyReport, table: ReportTable) -> None:
         print(f"{left_out} more controls are in other presets.")
 
 
-def _side_by_side(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], Cells]:
+def _side_by_side(table: ReportTable, rows: Sequence[EffortRow]) -> tuple[list[str], Cells]:
     titles = ["row", "trained", "trials", *table.columns]
     return titles, [[*_row(row), *map(beside, row.cells)] for row in rows]
 
 
-def _stacked(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], Cells]:
+def _stacked(table: ReportTable, rows: Sequence[EffortRow]) -> tuple[list[str], Cells]:
     """Return three lines per row: published and measured score, interval."""
     lines: Cells = []
     for row in rows:
@@ -102,7 +102,7 @@ def _stacked(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], 
     return ["row", "", *table.columns], lines
 
 
-def _one_a_line(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str], Cells]:
+def _one_a_line(table: ReportTable, rows: Sequence[EffortRow]) -> tuple[list[str], Cells]:
     lines: Cells = []
     for row in rows:
         for number, cell in enumerate(row.cells):
@@ -111,7 +111,7 @@ def _one_a_line(table: ReportTable, rows: Sequence[ReportRow]) -> tuple[list[str
     return ["row", "column", "paper", "measured", "interval"], lines
 
 
-def _row(row: ReportRow) -> list[str]:
+def _row(row: EffortRow) -> list[str]:
     """Return label, trainable parameters and trials of a row."""
     label = f"{row.label} (control)" if row.control else row.label
     parameters = "" if row.parameters is None else f"{row.parameters:,}"
@@ -135,7 +135,7 @@ def _print_claims(report: StudyReport) -> None:
             say_wrapped(f"control, {met(control)}: {control.evidence}", "    ")
 
 
-def _csv_lines(table: ReportTable, row: ReportRow) -> list[list[object]]:
+def _csv_lines(table: ReportTable, row: EffortRow) -> list[list[object]]:
     return [
         [
             *(table.title, row.label, row.control, cell.column, cell.state),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_members import (
     ADAPTER_WEIGHTS,
     TARGETS_ADVICE,
@@ -16,7 +16,7 @@ from adaptlab.exchange.peft_tensors import MODULES, adapted_modules
 from adaptlab.exchange.plugins import (
     PEFT_FORMS,
     PEFT_TYPES,
-    Adapter,
+    AttachedAdapter,
     BaseTensors,
     Numbers,
     PeftForm,
@@ -29,7 +29,7 @@ INPUTS_OF = ".mlp.down"
 
 @PEFT_FORMS.register("ia3")
 def to_peft(
-    method: IA3, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
+    method: IA3, model: ConfiguredModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
     """Return the scales by module.
 
@@ -70,10 +70,10 @@ class IA3Members(TargetedMembers):
 @PEFT_TYPES.register("IA3")
 def from_peft(
     config: Mapping[str, object],
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
-) -> Adapter:
+) -> AttachedAdapter:
     """Return the scales by site; those without a scale in PEFT have ones.
 
     Raises:
@@ -100,4 +100,4 @@ def from_peft(
                     "of keys and values and the inputs of the MLP's second matrix. Train the "
                     "adapter at these modules only."
                 )
-    return Adapter(method, scales)
+    return AttachedAdapter(method, scales)

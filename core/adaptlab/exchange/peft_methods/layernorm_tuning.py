@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_members import (
     ADAPTER_WEIGHTS,
     TARGETS_ADVICE,
@@ -14,7 +14,7 @@ from adaptlab.exchange.peft_tensors import LONGEST_NAME, MODULES, check_shape, c
 from adaptlab.exchange.plugins import (
     PEFT_FORMS,
     PEFT_TYPES,
-    Adapter,
+    AttachedAdapter,
     BaseTensors,
     Numbers,
     PeftForm,
@@ -28,7 +28,7 @@ COPY = "ln_tuning_layers"
 @PEFT_FORMS.register("layernorm_tuning")
 def to_peft(
     method: LayerNormTuning,
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
 ) -> PeftForm:
@@ -51,10 +51,10 @@ class NormMembers(TargetedMembers):
 @PEFT_TYPES.register("LN_TUNING")
 def from_peft(
     config: Mapping[str, object],
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
-) -> Adapter:
+) -> AttachedAdapter:
     """Return the scales and shifts of all norms.
 
     Those without a copy in PEFT are the base's.
@@ -77,7 +77,7 @@ def from_peft(
             written[name] = tensors[key]
         else:
             raise BadAdapter(f"{ADAPTER_WEIGHTS} lacks {key}. Save the adapter again.")
-    return Adapter(method, written)
+    return AttachedAdapter(method, written)
 
 
 def _copied_modules(tensors: Iterable[str], keys: Collection[str]) -> set[str]:
@@ -100,7 +100,7 @@ def _copied_modules(tensors: Iterable[str], keys: Collection[str]) -> set[str]:
     return copied
 
 
-def _key(model: PublishedModel, tensor: str) -> str:
+def _key(model: ConfiguredModel, tensor: str) -> str:
     """Return PEFT's name of a norm's tensor."""
     kind = model.places[tensor].name.rpartition(".")[2]
     return f"{MODULES}{model.module_of(tensor)}.{COPY}.{kind}"

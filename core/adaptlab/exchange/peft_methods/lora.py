@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from pydantic import JsonValue
 
-from adaptlab.exchange.modules import Module, PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel, Module
 from adaptlab.exchange.peft_tensors import MODULES
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
 from adaptlab.methods.lora import Lora
@@ -20,7 +20,7 @@ A, B, MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
 @PEFT_FORMS.register("lora")
 def to_peft(
-    method: Lora, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
+    method: Lora, model: ConfiguredModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
     """Return the updates by module.
 
@@ -70,7 +70,7 @@ def to_peft(
     )
 
 
-def _pattern(model: PublishedModel, values: Mapping[str, N], usual: N) -> dict[str, JsonValue]:
+def _pattern(model: ConfiguredModel, values: Mapping[str, N], usual: N) -> dict[str, JsonValue]:
     """Return the values other than the usual one, by ends of names of modules."""
     by_value: dict[N, list[str]] = {}
     for name, value in values.items():

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from adaptlab.errors import BadAdapter
-from adaptlab.exchange.modules import Module, Part, PublishedModel, name_ends
+from adaptlab.exchange.modules import ConfiguredModel, Module, SitePart, name_ends
 from adaptlab.exchange.peft_members import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -26,7 +26,7 @@ from adaptlab.exchange.peft_members import (
 )
 from adaptlab.exchange.peft_methods.lora import MAGNITUDE, A, B
 from adaptlab.exchange.peft_tensors import AdaptedModule, adapted_modules
-from adaptlab.exchange.plugins import PEFT_TYPES, Adapter, BaseTensors, Numbers
+from adaptlab.exchange.plugins import PEFT_TYPES, AttachedAdapter, BaseTensors, Numbers
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.methods.lora import MOST_OVERRIDES, Lora, SitesOverride
 from adaptlab.wording import shortened
@@ -91,7 +91,7 @@ class _Update:
     a: Numbers = field(repr=False)
     b: Numbers = field(repr=False)
     norms: "Numbers | None" = field(repr=False)
-    active: tuple[Part, ...]
+    active: tuple[SitePart, ...]
 
     @property
     def rank(self) -> int:
@@ -103,7 +103,7 @@ class _Update:
         wanted = {self.rank // n for n in range(1, most + 1) if self.rank % n == 0}
         return {rank for rank in wanted if rank and self.blocks(rank) is not None}
 
-    def blocks(self, rank: int) -> tuple[tuple[Part, slice], ...] | None:
+    def blocks(self, rank: int) -> tuple[tuple[SitePart, slice], ...] | None:
         """Return each adapted site with its rows of A.
 
         Each site has `rank` rows. None if that is impossible.
@@ -118,7 +118,7 @@ class _Update:
                 return blocks
         return None
 
-    def _is_alone(self, part: Part, columns: slice) -> bool:
+    def _is_alone(self, part: SitePart, columns: slice) -> bool:
         """Return True if the part's rows of B are zero outside its columns."""
         rows = self.b[part.rows]
         return not (rows[:, : columns.start].any() or rows[:, columns.stop :].any())
@@ -127,10 +127,10 @@ class _Update:
 @PEFT_TYPES.register("LORA")
 def from_peft(
     config: Mapping[str, object],
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
-) -> Adapter:
+) -> AttachedAdapter:
     """Return the updates by site.
 
     Raises:
@@ -155,7 +155,7 @@ def from_peft(
             written[f"{site}.b"] = update.b[part.rows, columns]
             if update.norms is not None:
                 written[f"{site}.magnitude"] = update.norms[part.rows]
-    return Adapter(_method(members, model, sizes), written)
+    return AttachedAdapter(_method(members, model, sizes), written)
 
 
 def _check_patterns(members: LoraMembers) -> None:
@@ -191,7 +191,7 @@ def _update(members: LoraMembers, adapted: AdaptedModule, base: BaseTensors) -> 
 
 def _active_parts(
     module: Module, b: Numbers, norms: "Numbers | None", base: BaseTensors
-) -> Iterator[Part]:
+) -> Iterator[SitePart]:
     """Yield the sites whose outputs the update of a fused module changes.
 
     If the module has only one site, yield that one.
@@ -216,7 +216,7 @@ def _ranks(updates: list[_Update]) -> list[int]:
     return [min(ranks) for ranks in possible]
 
 
-def _method(members: LoraMembers, model: PublishedModel, sizes: Mapping[str, _Size]) -> Lora:
+def _method(members: LoraMembers, model: ConfiguredModel, sizes: Mapping[str, _Size]) -> Lora:
     """Return the method with the most common rank and alpha.
 
     Other sites have overrides.
@@ -254,7 +254,7 @@ def _already(sizes: Iterable[_Size], size: _Size) -> _Size:
     return next(equal, size)
 
 
-def _patterns(model: PublishedModel, sites: Collection[str]) -> tuple[str, ...]:
+def _patterns(model: ConfiguredModel, sites: Collection[str]) -> tuple[str, ...]:
     patterns = tuple(islice(site_patterns(model.shape, sites), MOST_PATTERNS + 1))
     if len(patterns) > MOST_PATTERNS:
         raise BadAdapter(

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from adaptlab.errors import BadAdapter, NoPeftForm
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG
 from adaptlab.exchange.peft_positions import PROMPT, PromptMembers, learned_rows, moved_positions
 from adaptlab.exchange.plugins import (
     PEFT_FORMS,
     PEFT_TYPES,
-    Adapter,
+    AttachedAdapter,
     BaseTensors,
     Numbers,
     PeftForm,
@@ -21,7 +21,7 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 
 @PEFT_FORMS.register("prefix_tuning")
 def to_peft(
-    method: PrefixTuning, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
+    method: PrefixTuning, model: ConfiguredModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
     """Return the keys and values [P, layers · 2 · K].
 
@@ -61,10 +61,10 @@ def to_peft(
 @PEFT_TYPES.register("PREFIX_TUNING")
 def from_peft(
     config: Mapping[str, object],
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
-) -> Adapter:
+) -> AttachedAdapter:
     """Return the keys and values of every layer.
 
     Raises:
@@ -80,9 +80,9 @@ def from_peft(
     rows = learned_rows(members, model, tensors, base, 2 * model.shape.layers * width)
     method = PrefixTuning(length=len(rows), side="key_value")
     parts = np.split(rows, 2 * model.shape.layers, 1)
-    return Adapter(method, dict(zip(method.prefix(model.shape), parts, strict=True)))
+    return AttachedAdapter(method, dict(zip(method.prefix(model.shape), parts, strict=True)))
 
 
-def _head_size(model: PublishedModel) -> int:
+def _head_size(model: ConfiguredModel) -> int:
     """Return the features of one head; all heads together enter W_O."""
     return model.shape.sites["blocks.0.attn.o"].inputs // model.shape.heads

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from adaptlab.exchange.modules import PublishedModel
+from adaptlab.exchange.modules import ConfiguredModel
 from adaptlab.exchange.peft_positions import PROMPT, PromptMembers, learned_rows, moved_positions
 from adaptlab.exchange.plugins import (
     PEFT_FORMS,
     PEFT_TYPES,
-    Adapter,
+    AttachedAdapter,
     BaseTensors,
     Numbers,
     PeftForm,
@@ -19,7 +19,7 @@ TENSOR = "embed.prompt"
 
 @PEFT_FORMS.register("soft_prompt")
 def to_peft(
-    method: SoftPrompt, model: PublishedModel, tensors: Mapping[str, Numbers], base: BaseTensors
+    method: SoftPrompt, model: ConfiguredModel, tensors: Mapping[str, Numbers], base: BaseTensors
 ) -> PeftForm:
     """Return the virtual tokens [P, C]."""
     assert isinstance(method.length, int)
@@ -43,14 +43,14 @@ def to_peft(
 @PEFT_TYPES.register("PROMPT_TUNING")
 def from_peft(
     config: Mapping[str, object],
-    model: PublishedModel,
+    model: ConfiguredModel,
     tensors: Mapping[str, Numbers],
     base: BaseTensors,
-) -> Adapter:
+) -> AttachedAdapter:
     """Return the virtual tokens.
 
     Raises:
         BadAdapter: they are not as wide as the model's embeddings.
     """
     rows = learned_rows(PromptMembers.read(config), model, tensors, base, model.shape.width)
-    return Adapter(SoftPrompt(length=len(rows)), {TENSOR: rows})
+    return AttachedAdapter(SoftPrompt(length=len(rows)), {TENSOR: rows})

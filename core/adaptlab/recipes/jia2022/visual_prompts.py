@@ -3,7 +3,7 @@
 from adaptlab.recipes.claims import above, at_least, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, ClaimRole, NoLarger, PlainTest
+from adaptlab.reproductions.claim import ClaimRole, NoLarger, PaperClaim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -66,7 +66,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         _ahead("deep-beats-full-fine-tuning", "Deep prompts beat full fine-tuning.", DEEP, FULL),
         _ahead("deep-beats-shallow", "Deep prompts beat shallow ones.", DEEP, SHALLOW),
@@ -90,7 +90,7 @@ def _claims() -> tuple[Claim, ...]:
 
 def _ahead(
     name: str, text: str, row: str, other: str, *given: PlainTest, role: ClaimRole = "paper"
-) -> Claim:
+) -> PaperClaim:
     """Return the claim of an order, of a method that has learned the digits."""
     learned = at_least(row, DIGITS, 0.5)
     return claim(

@@ -7,7 +7,7 @@ from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_ba
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
@@ -63,7 +63,7 @@ def _row(label: str, on: str) -> TableRow:
     return row(f"{label} {on}", of=label, on=on)
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     up, down = paper.ORDERS
     new = [at_most(f"pretrained {CAUSAL}", down, 0.01)]
     learned = [at_least(f"{paper.FULL} {CAUSAL}", down, 0.8)]

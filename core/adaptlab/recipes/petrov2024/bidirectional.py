@@ -11,7 +11,7 @@ from adaptlab.recipes.petrov2024.one_layer import CUED, cued_skilled_base, cued_
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
+from adaptlab.reproductions.claim import DeviationAtLeast, DeviationAtMost, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -68,7 +68,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     new = f"{paper.PREFIX}, new task"
     return (
         claim(

@@ -4,7 +4,7 @@ from adaptlab.recipes.claims import holds
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.words import QUICK_WORDS, german, quick_translator, translator
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -61,7 +61,7 @@ def capacity() -> Recipe:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         claim(
             "soft-beats-hard",

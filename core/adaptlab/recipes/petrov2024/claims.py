@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from adaptlab.recipes.claims import at_floor, at_least, wording
 from adaptlab.reproductions.claim import (
-    Claim,
     ClaimRole,
     EveryTrialAtMost,
     NoLarger,
+    PaperClaim,
     PlainTest,
     Wording,
 )
@@ -21,10 +21,10 @@ def claim(
     role: ClaimRole = "paper",
     given: Sequence[PlainTest] = (),
     controls: Sequence[PlainTest] = (),
-) -> Claim:
+) -> PaperClaim:
     """Return a claim in the wording of ICLR and, if given, of arXiv v1."""
     earlier = {} if arxiv_v1 is None else {"arxiv_v1": arxiv_v1}
-    return Claim(
+    return PaperClaim(
         id=name,
         wordings={**earlier, "iclr": wording(text, *tests)},
         role=role,
@@ -47,7 +47,7 @@ def no_new_task(
     base: str,
     controls: Sequence[PlainTest],
     role: ClaimRole = "paper",
-) -> Claim:
+) -> PaperClaim:
     """Return the claim that a prefix fails on a new task."""
     test = at_floor(row, column)
     return claim(

@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, PlainTest
+from adaptlab.reproductions.claim import PaperClaim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -60,7 +60,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         claim(
             "base-has-the-skills",

@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, NoLarger
+from adaptlab.reproductions.claim import NoLarger, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -83,7 +83,7 @@ def _prefix(rank: int) -> str:
     return f"prefix-tuning as large as LoRA of rank {rank}"
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     new = [at_floor(BASE, COUNT)]
     return (
         claim(
@@ -125,7 +125,7 @@ def _claims() -> tuple[Claim, ...]:
     )
 
 
-def _at_rank(rank: int) -> Claim:
+def _at_rank(rank: int) -> PaperClaim:
     lora, prefix = _lora(rank), _prefix(rank)
     return claim(
         f"size-is-not-the-cause-at-rank-{rank}",

@@ -9,7 +9,7 @@ from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, 
 from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
@@ -78,7 +78,7 @@ def _rows(on: str) -> tuple[TableRow, ...]:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         claim(
             "skills-are-called-up",

@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024.claims import claim
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -82,7 +82,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     mixed = [at_most(BASE, "descending", 0.6)]
     trained = [at_least(paper.PREFIX, "descending", 0.8)]
     return (

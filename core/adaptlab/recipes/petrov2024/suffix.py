@@ -17,7 +17,7 @@ from adaptlab.recipes.petrov2024.one_layer import (
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, DeviationAtMost
+from adaptlab.reproductions.claim import DeviationAtMost, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, TableRow
 from adaptlab.studies.study import StudySpec
 
@@ -79,7 +79,7 @@ def _known(label: str) -> TableRow:
     return row(f"{label}, known skill", of=label, on=KNOWN)
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     down = "descending"
     new = [at_most(SORTS_UP, down, 0.01)]
     learned = [at_least(_new(paper.FULL), down, 0.8)]

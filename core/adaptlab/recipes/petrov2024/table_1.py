@@ -6,7 +6,7 @@ from adaptlab.recipes.petrov2024.claims import claim, never
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, DeviationAtLeast, DeviationAtMost
+from adaptlab.reproductions.claim import DeviationAtLeast, DeviationAtMost, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
 
@@ -67,7 +67,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     learned = [at_least(paper.FULL, DOWN, 0.8)]
     return (
         claim(

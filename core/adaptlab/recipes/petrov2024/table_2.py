@@ -7,7 +7,7 @@ from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_ba
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, DeviationAtMost
+from adaptlab.reproductions.claim import DeviationAtMost, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe, score
 from adaptlab.studies.study import StudySpec
 
@@ -74,7 +74,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     called = [(f"prefix for {name}", name) for name in paper.SKILL_LABELS]
     mixed = [at_most(MIXED, name, 0.6) for name in paper.SKILL_LABELS]
     learned = [at_least(label, name, 0.5) for label, name in called]

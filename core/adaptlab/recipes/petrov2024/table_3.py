@@ -10,7 +10,7 @@ from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -138,7 +138,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         claim(
             "skills-are-called-up",

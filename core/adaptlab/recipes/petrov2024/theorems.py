@@ -5,7 +5,7 @@ from typing import Literal
 from adaptlab.recipes.claims import holds
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024.claims import claim
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -69,5 +69,5 @@ def _study(effort: Literal["small", "full"]) -> StudySpec:
     )
 
 
-def _claim(name: str, report: str, text: str) -> Claim:
+def _claim(name: str, report: str, text: str) -> PaperClaim:
     return claim(name, text, holds(CHECK, report))

@@ -20,7 +20,7 @@ from adaptlab.recipes.petrov2024.words import (
 )
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import Claim, NoLarger
+from adaptlab.reproductions.claim import NoLarger, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -83,7 +83,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     new = [at_most("pretrained on German", SPANISH, 0.1)]
     return (
         claim(

@@ -1,7 +1,7 @@
 """Section 4.2: queries that read the states of anchors only."""
 
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 
 CHECK = "compression"
@@ -39,7 +39,7 @@ def compression() -> Recipe:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         paper.on_label_words(
             CHECK,

@@ -1,7 +1,7 @@
 """Section 2.2: label words that cannot read the text before them."""
 
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 
 CHECK = "isolation"
@@ -42,7 +42,7 @@ def isolation() -> Recipe:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         paper.on_label_words(
             CHECK,

@@ -1,7 +1,7 @@
 """Section 2.3: attention to label words as a score of the answer."""
 
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 
 CHECK = "label_attention"
@@ -37,7 +37,7 @@ def label_attention() -> Recipe:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         paper.on_label_words(
             CHECK,

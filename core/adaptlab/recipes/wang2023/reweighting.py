@@ -5,7 +5,7 @@ from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import ON_REVIEWS
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim, NoLarger
+from adaptlab.reproductions.claim import NoLarger, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -113,7 +113,7 @@ def _tables() -> tuple[PublishedTable, ...]:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         claim(
             paper.VERSION,
@@ -153,7 +153,7 @@ def _claims() -> tuple[Claim, ...]:
     )
 
 
-def _claims_on_texts() -> tuple[Claim, ...]:
+def _claims_on_texts() -> tuple[PaperClaim, ...]:
     used = paper.used_on_texts(CHECK)
     return (
         claim(

@@ -1,7 +1,7 @@
 """Section 2.1: saliency that flows into label words, and from them."""
 
 from adaptlab.recipes.wang2023 import settings as paper
-from adaptlab.reproductions.claim import Claim
+from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 
 CHECK = "saliency"
@@ -36,7 +36,7 @@ def saliency() -> Recipe:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         paper.on_label_words(
             CHECK,

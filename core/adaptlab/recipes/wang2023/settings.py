@@ -6,7 +6,7 @@ from adaptlab.recipes.claims import at_least, at_most, claim, holds
 from adaptlab.recipes.studies import SEEDS, Members, base, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import DECODER, ON_REVIEWS, REVIEWS, decoder, reviews
-from adaptlab.reproductions.claim import Claim, ClaimRole, PlainTest, Preset
+from adaptlab.reproductions.claim import ClaimRole, PaperClaim, PlainTest, Preset
 from adaptlab.reproductions.needs import Need
 from adaptlab.reproductions.recipe import PublishedTable, TableRow
 from adaptlab.studies.study import StudySpec
@@ -172,7 +172,7 @@ def accuracies(*further: TableRow) -> tuple[PublishedTable, ...]:
 
 def on_label_words(
     check: str, report: str, name: str, text: str, *, role: ClaimRole = "paper"
-) -> Claim:
+) -> PaperClaim:
     """Return a claim that a report of the check decides.
 
     It counts only if the base uses demonstrations.
@@ -194,7 +194,7 @@ def used_on_texts(check: str) -> list[PlainTest]:
     return [holds(check, f"{check}.{premise}") for premise in ("above-chance", "permuted")]
 
 
-def in_context_claims(check: str | None = None) -> Sequence[Claim]:
+def in_context_claims(check: str | None = None) -> Sequence[PaperClaim]:
     """Return claims that the base uses demonstrations, in every recipe.
 
     On texts, the recipe's check decides it.
@@ -223,7 +223,7 @@ def in_context_claims(check: str | None = None) -> Sequence[Claim]:
     )
 
 
-def _claim_on_texts(check: str) -> Claim:
+def _claim_on_texts(check: str) -> PaperClaim:
     return claim(
         VERSION,
         "demonstrations-are-used-on-texts",

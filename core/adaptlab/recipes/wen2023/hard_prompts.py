@@ -13,7 +13,7 @@ from adaptlab.recipes.texts import (
     reviews,
 )
 from adaptlab.recipes.wang2023.settings import FIXED, SAMPLES, episodes_base, wider_base
-from adaptlab.reproductions.claim import Claim, ClaimRole
+from adaptlab.reproductions.claim import ClaimRole, PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
 from adaptlab.studies.study import StudySpec
 
@@ -98,7 +98,7 @@ def _table() -> PublishedTable:
     )
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims() -> tuple[PaperClaim, ...]:
     return (
         _ahead("pez-beats-empty", "PEZ finds a better prompt than none.", PEZ, EMPTY),
         _ahead("pez-beats-sgd", "PEZ finds a better prompt than projected SGD.", PEZ, SGD),
@@ -158,7 +158,7 @@ def _claims() -> tuple[Claim, ...]:
     )
 
 
-def _ahead(name: str, text: str, row: str, other: str, *, role: ClaimRole = "paper") -> Claim:
+def _ahead(name: str, text: str, row: str, other: str, *, role: ClaimRole = "paper") -> PaperClaim:
     """Return the claim of an order, of a method that beats guessing."""
     return claim(
         VERSION,
@@ -170,7 +170,9 @@ def _ahead(name: str, text: str, row: str, other: str, *, role: ClaimRole = "pap
     )
 
 
-def _carries(name: str, than: str, row: str, other: str, *, role: ClaimRole = "paper") -> Claim:
+def _carries(
+    name: str, than: str, row: str, other: str, *, role: ClaimRole = "paper"
+) -> PaperClaim:
     """Return the claim that a method's prompts do better on another model.
 
     It counts only if both do better than guessing on their own.

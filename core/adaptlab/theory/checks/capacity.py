@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from adaptlab.measurements.theory_report import Check
 from adaptlab.theory.capacity import capacity
-from adaptlab.theory.generation import Base
+from adaptlab.theory.generation import GeneratingBase
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.capacity import CapacityCheck
@@ -15,7 +15,7 @@ def measure(check: CapacityCheck, subject: Subject) -> Iterable[Check]:
     """Count the completions of the base model, in float64."""
     base = subject.measured_base
     result = capacity(
-        Base(base.family, base.weights),
+        GeneratingBase(base.family, base.weights),
         check.length,
         check.soft_tokens,
         check.directed_tokens,

@@ -25,7 +25,7 @@ CLAIMS = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class CompressedItems:
     """Loyalties and accuracy of compressed demonstrations, by item."""
 
     loyalty: Tensor
@@ -43,7 +43,7 @@ def measure(check: Compression, subject: Subject) -> Iterable[Check]:
         return
     parts = [_of_base(check, view, subject.seed) for view in replicates]
     every = {
-        kind: Kept(
+        kind: CompressedItems(
             torch.stack([part[kind].loyalty for part in parts]),
             torch.stack([part[kind].word_loyalty for part in parts]),
             torch.stack([part[kind].accuracy for part in parts]),
@@ -53,14 +53,14 @@ def measure(check: Compression, subject: Subject) -> Iterable[Check]:
     yield from _claims(every, {**premises[0].details})
 
 
-def _of_base(check: Compression, view: View, seed: int) -> Mapping[str, Kept]:
+def _of_base(check: Compression, view: View, seed: int) -> Mapping[str, CompressedItems]:
     """Return what one replicate keeps by kind, [B] each."""
     base, shown = view.base, view.shown
     full, places, labels = logits(base, shown), kept_places(shown), shown.words
 
-    def compared(given: Tensor) -> Kept:
+    def compared(given: Tensor) -> CompressedItems:
         answer = given[:, labels].argmax(-1)
-        return Kept(
+        return CompressedItems(
             (answer == full[:, labels].argmax(-1)).double(),
             overlap(given, full),
             (answer == shown.right).double(),
@@ -80,15 +80,15 @@ def _of_base(check: Compression, view: View, seed: int) -> Mapping[str, Kept]:
     }
 
 
-def _mean(draws: list[Kept]) -> Kept:
-    return Kept(
+def _mean(draws: list[CompressedItems]) -> CompressedItems:
+    return CompressedItems(
         torch.stack([draw.loyalty for draw in draws]).mean(0),
         torch.stack([draw.word_loyalty for draw in draws]).mean(0),
         torch.stack([draw.accuracy for draw in draws]).mean(0),
     )
 
 
-def _claims(every: Mapping[str, Kept], premise: dict[str, Detail]) -> Iterator[Check]:
+def _claims(every: Mapping[str, CompressedItems], premise: dict[str, Detail]) -> Iterator[Check]:
     details = {name: premise[name] for name in ("samples", "replicates", "accuracy")}
     for kind, kept in every.items():
         details[f"loyalty_{kind}"] = by_replicate(kept.loyalty)

@@ -7,7 +7,7 @@ import torch
 from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.statistics.correlation import rho_limits, spearman
 from adaptlab.theory.demonstrated import used, views
-from adaptlab.theory.label_keys import Pairs, observed, pairs_of_classes
+from adaptlab.theory.label_keys import ClassPairs, observed, pairs_of_classes
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory_checks.error_diagnosis import ErrorDiagnosis
@@ -31,7 +31,7 @@ def measure(check: ErrorDiagnosis, subject: Subject) -> Iterable[Check]:
     yield _claim(check, pairs, {**premises[0].details})
 
 
-def _claim(check: ErrorDiagnosis, pairs: list[Pairs], details: dict[str, Detail]) -> Check:
+def _claim(check: ErrorDiagnosis, pairs: list[ClassPairs], details: dict[str, Detail]) -> Check:
     kept = {name: details[name] for name in ("samples", "replicates", "accuracy")}
     layers, count = pairs[0].closeness.shape
     decisive = check.layer_of(layers)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.families.formal import AttentionLayer, Formal, Head, Layer, LinearLayer, ReluLayer
-from adaptlab.theory.generation import Base
+from adaptlab.theory.generation import GeneratingBase
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def nearest_token(vocabulary: int) -> tuple[Tensor, Tensor]:
 
 def assembled(
     embedding: Tensor, blocks: Sequence[Block], virtual: int, context: int, sharpness: float
-) -> Base:
+) -> GeneratingBase:
     """Build a model in float64 from an embedding [V, d_e] and layers.
 
     Its decoder is `nearest_token`. `virtual` virtual tokens have the first positions, followed by
@@ -113,7 +113,7 @@ def assembled(
     assert {name: shape.shape for name, shape in shapes.items()} == {
         name: tuple(tensor.shape) for name, tensor in weights.items()
     }
-    return Base(family, {name: tensor.unsqueeze(0) for name, tensor in weights.items()})
+    return GeneratingBase(family, {name: tensor.unsqueeze(0) for name, tensor in weights.items()})
 
 
 def zeros(rows: int, columns: int) -> Tensor:

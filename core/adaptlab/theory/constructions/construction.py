@@ -12,7 +12,7 @@ from adaptlab.engine.counter import random_bits, stream
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.families.formal import Formal
 from adaptlab.methods.soft_prompt import SoftPrompt
-from adaptlab.theory.generation import Base, completions
+from adaptlab.theory.generation import GeneratingBase, completions
 
 NUMBERS_AT_ONCE = 2**23
 """Activations or logits of one layer that are computed at once."""
@@ -26,7 +26,7 @@ class Construction:
     [R, P, C] of tables [R, B, n_Y]; only they depend on a table, the weights do not.
     """
 
-    base: Base
+    base: GeneratingBase
     vocabulary: int
     questions: Tensor
     answer_length: int
@@ -96,7 +96,7 @@ def answers(
     )
 
 
-def _attached(base: Base, rows: Tensor) -> Attachments:
+def _attached(base: GeneratingBase, rows: Tensor) -> Attachments:
     """Attach virtual tokens [R, P, C] as a soft prompt."""
     rows = rows.to(base.dtype)
     method, shape = SoftPrompt(length=rows.shape[1]), base.family.shape()
