@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adaptlab.measurements.results import MetricPoint, Metrics
+from adaptlab.runs.events import MetricPoint, Metrics
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import Claim, Ledger
 from bench.connection import Connection

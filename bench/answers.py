@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaptlab.engine.allocator import keep_freed_memory
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.compiled import compile_kernels
+from adaptlab.engine.kernels.allocator import keep_freed_memory
+from adaptlab.engine.kernels.compiled import compile_kernels
+from adaptlab.engine.measuring.token_by_token import token_by_token
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.plugins import ENGINE_BEGINNINGS, ENGINE_METHODS
-from adaptlab.engine.token_by_token import token_by_token
 from adaptlab.families.llama import Llama
 from adaptlab.methods.lora import Lora
 from adaptlab.specs.scoring_pass import items_at_once

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from adaptlab.comparisons.diagnosis_evidence import Schedule, TrialEvidence, trial_evidence
 from adaptlab.engine.observer import Command
-from adaptlab.engine.run import run
-from adaptlab.measurements.results import (
+from adaptlab.plugins.registry import as_json
+from adaptlab.running.run import run
+from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
@@ -25,7 +26,6 @@ from adaptlab.measurements.results import (
     Metrics,
     ReplicatesDecided,
 )
-from adaptlab.plugins.registry import as_json
 from adaptlab.runs.inputs import NOTHING_PLACED, LocalFile, PlacedInputs
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve

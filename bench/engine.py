@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine import decoder
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.allocator import keep_freed_memory
-from adaptlab.engine.compiled import compile_kernels
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.making import ITEM_SEED
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.step_graph import graphs_are_used, use_graphs
+from adaptlab.engine.items.digits import make_items
+from adaptlab.engine.items.task_items import ITEM_SEED
+from adaptlab.engine.kernels.allocator import keep_freed_memory
+from adaptlab.engine.kernels.compiled import compile_kernels
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models import decoder
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.allocate import allocate
+from adaptlab.engine.training.step_graph import graphs_are_used, use_graphs
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve

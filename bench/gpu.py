@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import torch
 
-from adaptlab.engine.rounding import rounded_products
-from adaptlab.engine.step_graph import use_graphs
+from adaptlab.engine.kernels.rounding import rounded_products
+from adaptlab.engine.training.step_graph import use_graphs
 from adaptlab.families.transformers import Transformers
 from adaptlab.specs.spec import Precision
 from adaptlab.tasks.sort_ascending import SortAscending

@@ -6,13 +6,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adaptlab.measurements.results import MetricPoint, Metrics
+from adaptlab.runs.events import MetricPoint, Metrics
 from adaptlab_client import Client
 from adaptlab_db.session import close, session_factory
 from adaptlab_services.leases.leases import Claim, DatabaseLedger
 from adaptlab_stack.stack import Stack
-from adaptlab_worker.protocol import MessageReader, frame_of
-from adaptlab_worker.recorder import Recorder
+from adaptlab_worker.attempt.recorder import Recorder
+from adaptlab_worker.trainer.protocol import MessageReader, frame_of
 from bench.own_stack import TINY, in_queue
 
 QUEUE = "by-hand"

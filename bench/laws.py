@@ -15,8 +15,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from adaptlab.measurements.item_statistics import as_text, packed
 from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.item_statistics import as_text, packed
 from adaptlab.statistics import Scores
 from bench.metric_items import Drawing, truth
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from adaptlab.engine.compiled import are_compiled, compile_kernels, forget_kernels
+from adaptlab.engine.kernels.compiled import are_compiled, compile_kernels, forget_kernels
 
 SIZE = 2048
 ROUNDS = 40

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.making import items_of_steps
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.task_items import items_of_steps
 from adaptlab.plugins.task import DigitTask
 
 STEPS = range(10**9)  # more than any benchmark takes

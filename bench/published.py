@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from adaptlab.engine.allocator import keep_freed_memory
-from adaptlab.engine.compiled import compile_kernels
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.making import items_of_steps
-from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.task_items import items_of_steps
+from adaptlab.engine.kernels.allocator import keep_freed_memory
+from adaptlab.engine.kernels.compiled import compile_kernels
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.descent import Descent
-from adaptlab.engine.lanes import Lanes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import batches
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.models.step_threads import Lanes
+from adaptlab.engine.training.allocate import allocate
+from adaptlab.engine.training.descent import Descent
+from adaptlab.engine.training.train import batches
 from bench.figures import Figure, alternating, middle_ratio, spread
 
 ROUNDS = 9

@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from adaptlab.engine.compiled import compile_kernels
+from adaptlab.engine.kernels.compiled import compile_kernels
 from adaptlab.engine.observer import Command, Observer
-from adaptlab.engine.run import run as train
-from adaptlab.measurements.results import Event, Progress, TrainingSaved
+from adaptlab.running.run import run as train
+from adaptlab.runs.events import Event, Progress, TrainingSaved
 from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolved import Resolved
-from adaptlab_worker.trainer import warm_up
+from adaptlab_worker.trainer.trainer import warm_up
 
 NOTES = "BENCH_NOTES"
 """The environment variable with the file for the latest run's notes."""

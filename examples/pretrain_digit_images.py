@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from transformers import ViTConfig, ViTForImageClassification
 
-from adaptlab.engine.making import make_items, scored_items
+from adaptlab.engine.items.task_items import make_items, scored_items
 from adaptlab.tasks.digit_images import DigitImages
 
 TASK = DigitImages(digits=(0, 1, 2, 3, 4))

@@ -18,12 +18,12 @@ from tests.making import (
 )
 
 from adaptlab.code_version import code_version
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab.specs.halving import rung_steps
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 ITEMS = 400
 MAP = Path("attention/0-adapted.npy")

@@ -14,8 +14,8 @@ from adaptlab_api.app import create_app
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.people.tokens import create_token
 from adaptlab_services.settings import Settings
-from adaptlab_worker.api_connection import ApiConnection
-from adaptlab_worker.http_ledger import HttpLedger
+from adaptlab_worker.ledger.api_connection import ApiConnection
+from adaptlab_worker.ledger.http_ledger import HttpLedger
 
 BESIDE, BY_THE_API = "beside the database", "by the API"
 WAYS = (BESIDE, BY_THE_API)

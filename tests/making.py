@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.code_version import code_version
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolve import resolve
@@ -46,7 +46,7 @@ from adaptlab_db.tables import (
 )
 from adaptlab_services.leases import recording
 from adaptlab_services.leases.leases import NO_ARTIFACTS, DatabaseLedger, Ledger
-from adaptlab_services.lifecycle.claims import Claim, Lease
+from adaptlab_services.lifecycle.held_leases import Claim, Lease
 from adaptlab_services.people.access import DEFAULT_PROJECT
 from adaptlab_services.people.tokens import SCOPES, Principal, create_token
 

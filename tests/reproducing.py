@@ -15,13 +15,13 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab.measurements import results
-from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.registry import as_json
+from adaptlab.runs import events as results
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 ITEMS = 3200
 MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")

@@ -7,9 +7,8 @@ import json
 import math
 from typing import Protocol
 
-from adaptlab.measurements.reported_attention import NPY
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     AttentionPatterns,
     AttentionSummary,
     Checkpoint,
@@ -20,6 +19,7 @@ from adaptlab.measurements.results import (
     Metrics,
     ReplicateResult,
 )
+from adaptlab.runs.reported_attention import NPY
 from adaptlab.specs.resolved import readable
 from adaptlab.specs.spec import ResolvedSpec
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ITEMS, Run, run_all
 from tests.texts import CLASSIFICATION, COMPLETION, reviews
 
-from adaptlab.measurements.item_statistics import as_text, packed
-from adaptlab.measurements.results import Confusion, Measure
 from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.events import Confusion, Measure
+from adaptlab.runs.item_statistics import as_text, packed
 from adaptlab.specs.spec import ResolvedSpec
 
 RECORDS = reviews(150)

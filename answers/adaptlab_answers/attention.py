@@ -1,7 +1,7 @@
 """Attention maps and their summaries by layer and head."""
 
-from adaptlab.measurements.results import AttentionSummary as Summary
-from adaptlab.measurements.results import SampleText
+from adaptlab.runs.events import AttentionSummary as Summary
+from adaptlab.runs.events import SampleText
 from adaptlab.values import Value
 from adaptlab_answers.drawable_maps import has_samples, is_drawable
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptlab.measurements.reported_attention import NUMBER_BYTES
+from adaptlab.runs.reported_attention import NUMBER_BYTES
 
 Number = TypeVar("Number", np.float16, np.float64)
 

@@ -1,6 +1,6 @@
 """Test items with the answers that models gave."""
 
-from adaptlab.measurements.results import AnswerText, Excerpt
+from adaptlab.runs.events import AnswerText, Excerpt
 from adaptlab.values import Value
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
-from adaptlab.openness import opened_for_reading
+from adaptlab.open_schemas import opened_for_reading
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adaptlab.reproductions.claim import PaperClaim, Preset, Versions, version_words
-from adaptlab.reproductions.needs import Need
+from adaptlab.reproductions.preset_needs import Need
 from adaptlab.reproductions.recipe import PublishedTable
 from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value

@@ -4,7 +4,7 @@ from typing import Literal
 from uuid import UUID
 
 from adaptlab.comparisons.comparison_warnings import WarningKind
-from adaptlab.comparisons.standing import Standing
+from adaptlab.comparisons.method_classes import Standing
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.statistics import ChosenBest, Interval

@@ -4,8 +4,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.measurements.results import Confusion, MetricPoint, ReplicateResult, Usage
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import Confusion, MetricPoint, ReplicateResult, Usage
+from adaptlab.runs.theory_report import Check
 from adaptlab.values import Value
 from adaptlab_answers.moments import Moment
 

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.runs.theory_report import Check, Finding
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study_plan import PlacedMethod, SkippedCell

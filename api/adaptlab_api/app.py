@@ -27,7 +27,7 @@ from adaptlab_api.doors.time_limit import TimeLimit
 from adaptlab_api.limits.auditing import AuditWriter
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.request_counts import Key, RequestCounts
-from adaptlab_api.limits.turns import Turns
+from adaptlab_api.limits.thread_turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
 from adaptlab_api.pages.rendering.problem_pages import ProblemPages

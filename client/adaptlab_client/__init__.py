@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from adaptlab.comparisons.diagnosis import Diagnosis as Diagnosis
     from adaptlab.comparisons.table_comparison import TableComparison as TableComparison
     from adaptlab.comparisons.verdict import Verdict as Verdict
-    from adaptlab.measurements.results import AttentionSummary as AttentionSummary
-    from adaptlab.measurements.results import ReplicateResult as ReplicateResult
-    from adaptlab.measurements.results import Usage as Usage
-    from adaptlab.measurements.theory_report import Check as Check
-    from adaptlab.reproductions.claims import ClaimVerdict as ClaimVerdict
+    from adaptlab.reproductions.claim_verdicts import ClaimVerdict as ClaimVerdict
     from adaptlab.reproductions.recipe import RecipeRef as RecipeRef
     from adaptlab.reproductions.recipe_report import EffortRow as ReportRow
     from adaptlab.reproductions.recipe_report import ReportCell as ReportCell
     from adaptlab.reproductions.recipe_report import ReportTable as ReportTable
+    from adaptlab.runs.events import AttentionSummary as AttentionSummary
+    from adaptlab.runs.events import ReplicateResult as ReplicateResult
+    from adaptlab.runs.events import Usage as Usage
+    from adaptlab.runs.theory_report import Check as Check
     from adaptlab.specs.budget import BudgetVector as BudgetVector
     from adaptlab.studies.study_plan import SkippedCell as SkippedCell
     from adaptlab_answers.jobs import Estimate as Estimate
@@ -104,15 +104,15 @@ _HOMES = {
     "AttemptView": "adaptlab_answers.results",
     "AttentionMap": "adaptlab_client.display.attention_maps",
     "AttentionMaps": "adaptlab_client.display.attention_maps",
-    "AttentionSummary": "adaptlab.measurements.results",
+    "AttentionSummary": "adaptlab.runs.events",
     "AuditView": "adaptlab_answers.people",
     "BaseModelView": "adaptlab_answers.models",
     "BudgetAnswer": "adaptlab_answers.models",
     "BudgetVector": "adaptlab.specs.budget",
     "Capabilities": "adaptlab_answers.server",
-    "Check": "adaptlab.measurements.theory_report",
+    "Check": "adaptlab.runs.theory_report",
     "CheckpointView": "adaptlab_answers.results",
-    "ClaimVerdict": "adaptlab.reproductions.claims",
+    "ClaimVerdict": "adaptlab.reproductions.claim_verdicts",
     "Client": "adaptlab_client.client",
     "Comparison": "adaptlab.comparisons.comparison",
     "Conflict": "adaptlab_client.errors",
@@ -155,7 +155,7 @@ _HOMES = {
     "RecipeSummary": "adaptlab_answers.recipes",
     "RecipeView": "adaptlab_answers.recipes",
     "Recommendation": "adaptlab_answers.recommendations",
-    "ReplicateResult": "adaptlab.measurements.results",
+    "ReplicateResult": "adaptlab.runs.events",
     "ReportCell": "adaptlab.reproductions.recipe_report",
     "ReportRow": "adaptlab.reproductions.recipe_report",
     "ReportTable": "adaptlab.reproductions.recipe_report",
@@ -185,7 +185,7 @@ _HOMES = {
     "UnexpectedAnswer": "adaptlab_client.errors",
     "UnsafeFile": "adaptlab_client.errors",
     "UploadView": "adaptlab_answers.storage",
-    "Usage": "adaptlab.measurements.results",
+    "Usage": "adaptlab.runs.events",
     "UserUsage": "adaptlab_answers.people",
     "UserView": "adaptlab_answers.people",
     "Verdict": "adaptlab.comparisons.verdict",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import SchemaSerializer
 
-from adaptlab.openness import opened_for_writing
+from adaptlab.open_schemas import opened_for_writing
 
 Auto = Literal["auto"]
 AUTO: Auto = "auto"

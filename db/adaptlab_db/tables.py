@@ -1073,7 +1073,7 @@ class MeasureRow(Table):
     """The value of a task's metric on the items of an evaluation.
 
     `statistics` are those of every item from whose sums the value follows, packed as by
-    `adaptlab.measurements.item_statistics`, and `floor` is the value that needs no skill, with its
+    `adaptlab.runs.item_statistics`, and `floor` is the value that needs no skill, with its
     kind. Both are null in results of earlier versions.
     """
 

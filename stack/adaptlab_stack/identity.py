@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adaptlab_stack.errors import DirectoryBarred, UserUnknown
-from adaptlab_worker.own_users import POSTGRES_USERS, own_user
+from adaptlab_worker.confinement.own_users import POSTGRES_USERS, own_user
 
 NOBODY = 65534
 # Tried in this order; a container's root often lacks the first and has the second.

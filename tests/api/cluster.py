@@ -11,7 +11,7 @@ from tests.making import (
     checkpoints_of,
 )
 
-from adaptlab.measurements.results import Event, Progress
+from adaptlab.runs.events import Event, Progress
 from adaptlab_services.leases.lease_views import LeaseView
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_token, an_adapt_document
 from tests.watching import until
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_answers.jobs import EventPage
 from adaptlab_api.answers import feed
 from adaptlab_api.answers.feed import Feed, Watch

@@ -17,7 +17,7 @@ from tests.making import (
     items_shown,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_services.people.access import DEFAULT_PROJECT
 
 Sessions = sessionmaker[Session]

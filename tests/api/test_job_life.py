@@ -16,7 +16,7 @@ from tests.making import (
 )
 from tests.watching import until
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_api.answers.feed import Watch
 from adaptlab_services.leases.leases import DatabaseLedger

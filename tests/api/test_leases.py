@@ -27,7 +27,7 @@ from tests.making import (
     weights_content,
 )
 
-from adaptlab.measurements.results import CheckpointWritten, Metrics
+from adaptlab.runs.events import CheckpointWritten, Metrics
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import AuditEntry, CheckpointRow, MetricPointRow

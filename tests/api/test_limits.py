@@ -13,11 +13,11 @@ from adaptlab.bundle import bounds
 from adaptlab.bundle.contents import MOST_PLOTS
 from adaptlab.bundle.reading import LARGEST_BUNDLE, LARGEST_MEMBER, MOST_MEMBERS
 from adaptlab.exchange import adapter_folder
-from adaptlab.measurements import reported_answers
 from adaptlab.plugins.dataset import FEWEST_TRIPLES, MOST_TRIPLES
 from adaptlab.records import conversations, facts, gathering, record
 from adaptlab.records.facts import MOST_CONFUSED
 from adaptlab.records.file_forms import LONGEST_FILE
+from adaptlab.runs import reported_answers
 from adaptlab.specs import spec
 from adaptlab.text import chat, sandbox
 from adaptlab_answers.people import MOST_QUEUES
@@ -55,7 +55,8 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import addresses, claims, sending, webhooks
+from adaptlab_services.webhooks import addresses, sending, webhooks
+from adaptlab_services.webhooks import due_deliveries as claims
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
 # base has one layer and one head, the jobs two seeds, and the prefix two positions.

@@ -22,7 +22,7 @@ from tests.making import a_base_model, a_claim, a_made_up_ledger, an_adapt_docum
 from tests.nursery import Nursery
 from tests.standstills import Watch
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_api.openapi import undeployed
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger

@@ -22,9 +22,9 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 Sessions = sessionmaker[Session]
 BYTES = {"Accept": "application/octet-stream"}

@@ -4,8 +4,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_pretrain_document
 
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import TheoryChecked
+from adaptlab.runs.theory_report import Check
 
 THEOREMS = {"kind": "theory", "checks": [{"name": "theorems", "effort": "small"}]}
 

@@ -14,7 +14,7 @@ from tests.making import (
 )
 from tests.stand_ins import LOSS
 
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     CheckpointWritten,
     Evaluated,
     Event,
@@ -25,7 +25,7 @@ from adaptlab.measurements.results import (
 )
 from adaptlab_db.tables import JobEvent
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 
 def a_base_with_history(session: Session) -> None:

@@ -22,7 +22,7 @@ from tests.making import a_made_up_ledger, a_principal, a_worker, an_adapt_spec
 from adaptlab_services.errors import LeaseLost, StateConflict
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.leases.reaping import reap
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.people.tokens import Principal
 
 WORKERS = 3

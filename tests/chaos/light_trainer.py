@@ -20,6 +20,6 @@ def _leave_out_torch() -> None:
 
 if __name__ == "__main__":
     _leave_out_torch()
-    from adaptlab_worker.trainer import main
+    from adaptlab_worker.trainer.trainer import main
 
     main(sys.argv[1:])

@@ -24,7 +24,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     CheckpointWritten,
     Evaluated,
     Progress,

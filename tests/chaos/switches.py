@@ -22,10 +22,12 @@ from adaptlab_services.leases import claiming, lease_ends, leases, recording, re
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.leases.reaping import ReapedLeases
 from adaptlab_services.lifecycle import doorbell
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.people import idempotency
-from adaptlab_worker import attempt, maintenance, reaper, recorder, trainer_process
+from adaptlab_worker.attempt import attempt, recorder
+from adaptlab_worker.loop import maintenance, reaper
+from adaptlab_worker.trainer import trainer_process
 
 BACKOFF_SECONDS = 0.25
 UPLOADING = "uploading-"  # with the worker's process id: a note that an upload is under way
@@ -52,7 +54,7 @@ def hurry() -> None:
     ordinary = trainer_process._command  # pyright: ignore[reportPrivateUsage] - what is changed
 
     def command(*given: Any) -> list[str]:
-        light = {"adaptlab_worker.trainer": "tests.chaos.light_trainer"}
+        light = {"adaptlab_worker.trainer.trainer": "tests.chaos.light_trainer"}
         return [light.get(word, word) for word in ordinary(*given)]
 
     replace(trainer_process, "_command", command)

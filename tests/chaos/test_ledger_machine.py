@@ -17,7 +17,7 @@ from tests.chaos.ledger_machine import LedgerMachine
 
 from adaptlab_db.tables import Job
 from adaptlab_services.leases import leases, recording
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "20"))
 STEPS = 40  # in one history

@@ -30,7 +30,7 @@ from adaptlab_stack.ports import LOOPBACK, HeldPort
 
 LEASE_SECONDS = 2.0
 RUNNER = "tests.chaos.runners:quick"
-PRELOADED = ("tests.chaos.switches", "adaptlab_api.server", "adaptlab_worker.processes")
+PRELOADED = ("tests.chaos.switches", "adaptlab_api.server", "adaptlab_worker.loop.processes")
 SETTINGS = {
     "ADAPTLAB_LEASE_SECONDS": str(LEASE_SECONDS),
     "ADAPTLAB_HEARTBEAT_SECONDS": "0.4",

@@ -19,10 +19,10 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 CHECKPOINT = b"tensors " * 400_000  # 3.2 MB: several rows in the database
 

@@ -24,7 +24,7 @@ from tests.making import (
 
 import adaptlab_client
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_client import Client, EventView, errors
 from adaptlab_client.transport.connection import Retries
 

@@ -11,7 +11,7 @@ from tests.texts import CLASSIFICATION
 
 from adaptlab.bundle.checking import check_bundle
 from adaptlab.comparisons.scores import mean_accuracy
-from adaptlab.measurements.results import Confusion
+from adaptlab.runs.events import Confusion
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, InvalidRequest
 from adaptlab_db.tables import Job, JobMetric

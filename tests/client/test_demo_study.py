@@ -8,7 +8,7 @@ from tests.answering import a_study_answer
 from tests.comparing import Run, run_all, write_run
 from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study

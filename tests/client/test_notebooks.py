@@ -20,7 +20,7 @@ from tests.making import (
     an_attention_map,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_client import Client, Conflict, Curve, Curves, Picture, SeveralMaps, StudyView
 from adaptlab_client.display.progress_bars import bars, steps
 

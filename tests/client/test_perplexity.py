@@ -15,8 +15,8 @@ from tests.comparing import Run, run_all
 from tests.text_studies import BY_PERPLEXITY, PERPLEXITY, RECORDS, a_text_study, measure
 
 from adaptlab.bundle.checking import check_bundle
-from adaptlab.measurements.results import Measure, MetricFloor
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
+from adaptlab.runs.events import Measure, MetricFloor
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_client import Client

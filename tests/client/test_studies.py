@@ -16,7 +16,7 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab.measurements.results import Started
+from adaptlab.runs.events import Started
 from adaptlab.studies.study import StudyExtension
 from adaptlab_client import Client, Conflict, InvalidRequest, NotFound, WaitTimedOut
 

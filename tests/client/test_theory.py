@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
 from tests.making import BASE, a_base_model, a_claim, a_job, a_made_up_ledger
 
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import TheoryChecked
+from adaptlab.runs.theory_report import Check
 from adaptlab_client import Client
 
 

@@ -6,8 +6,8 @@ from pydantic import TypeAdapter
 from tests.making import a_pretrain_document, an_adapt_document, an_environment
 
 from adaptlab.comparisons.comparability import ComparedJob, comparability
-from adaptlab.measurements.results import Environment
 from adaptlab.methods.lora import Lora
+from adaptlab.runs.events import Environment
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve, resolve_adapter
 from adaptlab.specs.resolved import write_resolved

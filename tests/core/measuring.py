@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.core.scoring import scores
 
-from adaptlab.measurements.results import ReplicateStatus
 from adaptlab.reproductions.claim import (
     ClaimTest,
     PaperClaim,
@@ -29,6 +28,7 @@ from adaptlab.reproductions.recipe_results import (
     SeedLoss,
     TrialScore,
 )
+from adaptlab.runs.events import ReplicateStatus
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 

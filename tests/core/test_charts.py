@@ -18,7 +18,7 @@ from adaptlab.charts import (
     png,
     svg,
 )
-from adaptlab.measurements.results import MetricPoint
+from adaptlab.runs.events import MetricPoint
 
 HOSTILE = "<script>alert(1)</script>\"\\ '; datum.x //"
 

@@ -22,7 +22,6 @@ from tests.core.measuring import (
     right,
 )
 
-from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import (
     CheckHolds,
@@ -38,7 +37,7 @@ from adaptlab.reproductions.claim import (
     plain_tests,
 )
 from adaptlab.reproductions.claim_rules import is_failure
-from adaptlab.reproductions.claims import ClaimVerdict, claim_verdicts
+from adaptlab.reproductions.claim_verdicts import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.reproductions.recipe_results import (
     MeasuredCheck,
@@ -48,6 +47,7 @@ from adaptlab.reproductions.recipe_results import (
     TrialScore,
 )
 from adaptlab.reproductions.recipe_study import recipe_named
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import Choice
 from adaptlab.statistics import Scores
 

@@ -23,7 +23,6 @@ from tests.core.measuring import (
     trials,
 )
 
-from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
@@ -41,7 +40,7 @@ from adaptlab.reproductions.claim import (
     version_words,
 )
 from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
-from adaptlab.reproductions.claims import claim_verdicts, decide
+from adaptlab.reproductions.claim_verdicts import claim_verdicts, decide
 from adaptlab.reproductions.recipe import Recipe, TableColumn, chosen
 from adaptlab.reproductions.recipe_report import recipe_report
 from adaptlab.reproductions.recipe_results import (
@@ -50,6 +49,7 @@ from adaptlab.reproductions.recipe_results import (
     RecipeRow,
     TrialScore,
 )
+from adaptlab.runs.theory_report import Check
 
 LEARNS = ScoreAtLeast(row="prefix", column="descending", value=0.5)
 AHEAD = ScoreAbove(row="full", column="descending", other="prefix", by=0.1)

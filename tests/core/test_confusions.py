@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.making import an_evaluation
 
-from adaptlab.measurements.reported_confusions import confusion_problems
-from adaptlab.measurements.results import Confusion
 from adaptlab.metrics.macro_f1 import f1_scores, macro_f1
+from adaptlab.runs.events import Confusion
+from adaptlab.runs.reported_confusions import confusion_problems
 from adaptlab.statistics.confusions import mean_counts, mean_over_seeds
 
 

@@ -12,10 +12,10 @@ from tests.core.scoring import scores
 from adaptlab.charts.differences import pairwise_differences
 from adaptlab.comparisons.comparison import ComparisonCell, compare
 from adaptlab.comparisons.report import report_of
-from adaptlab.measurements.item_statistics import as_text, packed
-from adaptlab.measurements.results import MetricFloor
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
 from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.events import MetricFloor
+from adaptlab.runs.item_statistics import as_text, packed
 from adaptlab.statistics.failing import works_from
 from adaptlab.statistics.metric_samples import metric_sample
 from adaptlab.statistics.scores import Scores

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptlab.measurements.item_statistics import packed, unpacked
 from adaptlab.metrics.macro_f1 import macro_f1
 from adaptlab.plugins.metric import METRICS, Metric, metrics
+from adaptlab.runs.item_statistics import packed, unpacked
 from adaptlab.statistics.metric_samples import pseudo_values
 
 Array = NDArray[np.float64]

@@ -9,10 +9,10 @@ from tests.making import a_replicate
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import ReplicatesDecided
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY, limited_perplexity
 from adaptlab.plugins.metric import METRICS, is_share
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import ReplicatesDecided
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.statistics.confusions import mean_over_seeds

@@ -3,7 +3,7 @@
 import pytest
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.reproductions.needs import Need, datasets_of, missing
+from adaptlab.reproductions.preset_needs import Need, datasets_of, missing
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.reproductions.recipe_study import (
     RecipeRequest,

@@ -16,7 +16,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 from tests.core.scoring import drawn, scores
 
-from adaptlab.measurements.results import Evaluation
+from adaptlab.runs.events import Evaluation
 from adaptlab.statistics import (
     Interval,
     Scores,

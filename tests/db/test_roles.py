@@ -24,7 +24,7 @@ from tests.making import (
 from tests.receiving import deliver, open_to_loopback, receiving
 from tests.services.recorded import record_a_whole_run
 
-from adaptlab.measurements.results import TrainingSaved
+from adaptlab.runs.events import TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.migrate import downgrade, upgrade
 from adaptlab_db.rights import PARTS, RIGHTS, Part
@@ -39,7 +39,7 @@ from adaptlab_services.lifecycle import workers
 from adaptlab_services.people.tokens import authenticate
 from adaptlab_services.settings import Settings
 from adaptlab_stack.first_token import first_token
-from adaptlab_worker.storage_upkeep import StorageUpkeep
+from adaptlab_worker.loop.storage_upkeep import StorageUpkeep
 
 Sessions = sessionmaker[Session]
 PASSWORDS = RolePasswords("of-the-api", "of-the-workers")

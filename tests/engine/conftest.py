@@ -24,7 +24,7 @@ def one_thread() -> Iterator[None]:
 def kernels() -> Iterator[None]:
     """Compute with compiled kernels; skips where they cannot be made."""
     from adaptlab.c_compiler import c_compiler
-    from adaptlab.engine import compiled
+    from adaptlab.engine.kernels import compiled
 
     if c_compiler() is None or not Path("/proc/self/maps").exists():
         pytest.skip("no C compiler, or another system than Linux")
@@ -36,6 +36,6 @@ def kernels() -> Iterator[None]:
 @pytest.fixture
 def products(kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute products with compiled kernels, however slow they are here."""
-    from adaptlab.engine import compiled
+    from adaptlab.engine.kernels import compiled
 
     monkeypatch.setattr(compiled.Kernels, "has_products", True)

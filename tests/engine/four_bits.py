@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from adaptlab.engine.nf4 import Packed
+from adaptlab.engine.models.nf4 import Packed
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, ResolvedImport, spec_digest

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaptlab.engine import cuda_kernels
-from adaptlab.engine.cuda_kernels import CudaKernel
+from adaptlab.engine.kernels import cuda_kernels
+from adaptlab.engine.kernels.cuda_kernels import CudaKernel
 
 COMPILERS = ("c++", "g++", "clang++")
 DRIVER = """

@@ -11,14 +11,14 @@ from tests.engine.published import randomised
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.families.transformers import forward
-from adaptlab.engine.huggingface import PublishedModel, load_folder
-from adaptlab.engine.library_model import Float64
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.models.huggingface import PublishedModel, load_folder
+from adaptlab.engine.models.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.method import Method
+from adaptlab.running.capture import LayerRecorder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 

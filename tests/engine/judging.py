@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.model import Model
-from adaptlab.measurements.results import Split
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.model import Model
 from adaptlab.plugins.task import Task
+from adaptlab.runs.events import Split
 
 
 def outcomes(

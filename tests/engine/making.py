@@ -9,24 +9,24 @@ from typing import TypeVar
 import torch
 from tests.engine.running import run
 
-from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import make_items
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.engine.observer import Command
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.starting import initial_trainables
+from adaptlab.engine.training.allocate import Trainables
+from adaptlab.engine.training.initial_tensors import initial_trainables
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.families.transformers import Transformers
-from adaptlab.measurements.results import CheckpointWritten, Event, TrainingSaved
 from adaptlab.methods.combine import Combine
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS, DigitTask
+from adaptlab.runs.events import CheckpointWritten, Event, TrainingSaved
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest

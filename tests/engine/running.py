@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adaptlab.engine import run as engine
 from adaptlab.engine.observer import Observer
+from adaptlab.running import run as engine
 from adaptlab.runs.inputs import (
     LocalFile,
     PlacedAdapterFile,

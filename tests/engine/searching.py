@@ -8,11 +8,11 @@ from tests.engine.making import Remembering, base_tensors, trainables
 from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import items_of_steps
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.items.task_items import items_of_steps
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.loss import mean_losses
+from adaptlab.engine.training.train import Training
 from adaptlab.plugins.hard_prompt import PROMPT
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve

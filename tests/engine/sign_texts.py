@@ -10,8 +10,8 @@ from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.texts import Stored, stored
 
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import CheckpointWritten, ReplicateResult, ReplicatesDecided
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import CheckpointWritten, ReplicateResult, ReplicatesDecided
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved, ResolvedAdapt, spec_digest

@@ -7,8 +7,8 @@ import torch
 from tests.engine.making import Remembering
 from torch import Tensor
 
-from adaptlab.engine.allocate import Gradient, Trainables
-from adaptlab.measurements.results import (
+from adaptlab.engine.training.allocate import Gradient, Trainables
+from adaptlab.runs.events import (
     MetricPoint,
     Metrics,
     Progress,

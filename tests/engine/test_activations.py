@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from adaptlab.engine import activations
-from adaptlab.engine.activations import gelu
+from adaptlab.engine.kernels import activations
+from adaptlab.engine.kernels.activations import gelu
 
 HALF_STEP = 2.0**-8
 """The largest relative error of rounding to eight binary digits."""

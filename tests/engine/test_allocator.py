@@ -9,8 +9,8 @@ import pytest
 SCRIPT = """
 import ctypes, resource
 import torch
-from adaptlab.engine.allocator import keep_freed_memory, return_freed_memory
-from adaptlab.engine.memory import held_bytes
+from adaptlab.engine.kernels.allocator import keep_freed_memory, return_freed_memory
+from adaptlab.engine.kernels.memory import held_bytes
 
 def faults():
     torch.ones(2**24)  # 64 MiB

@@ -20,12 +20,12 @@ from tests.texts import CLASSIFICATION, Stored, reviews, stored
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.context import Context
-from adaptlab.engine.demonstrating import demonstrations
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.texts import texts_of
-from adaptlab.engine.train import Training
+from adaptlab.engine.items.texts import texts_of
+from adaptlab.engine.models.context import Context
+from adaptlab.engine.models.demonstrating import demonstrations
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama

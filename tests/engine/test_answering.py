@@ -13,16 +13,16 @@ from tests.engine.text_jobs import agreements
 from tests.engine.tiny import adapting, pretraining
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
-from adaptlab.engine.answering import given_answers
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.starting import initial_trainables
-from adaptlab.engine.token_by_token import greedy
-from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, ItemsShown
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.measuring.answering import given_answers
+from adaptlab.engine.measuring.token_by_token import greedy
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.initial_tensors import initial_trainables
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AnswersGiven, ItemsShown
+from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved
 from adaptlab.specs.spec import PretrainSpec
@@ -162,7 +162,7 @@ def test_few_items_at_once_have_the_same_answers(
 ) -> None:
     plan, model = planned(resolved(TEXTS["completion"], data), data)
     together = given_answers(model, plan.task, SHOWN, 2)
-    monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: 3)
+    monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_at_once", lambda *_: 3)
     assert given_answers(model, plan.task, SHOWN, 2) == together
 
 
@@ -205,7 +205,7 @@ def test_items_say_which_record_they_are(data: Stored, tmp_path: Path) -> None:
 
 @pytest.mark.long("long trainings")
 def test_nothing_is_computed_for_no_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adaptlab.engine.answering.item_texts", None)
+    monkeypatch.setattr("adaptlab.engine.measuring.answering.item_texts", None)
     spec = resolved(DIGITS["sort"], evaluation={"samples": 40, "shown": 0})
     told = ran(spec, tmp_path)
     assert not [event for event in told.events if isinstance(event, ItemsShown | AnswersGiven)]

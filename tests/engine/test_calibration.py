@@ -13,14 +13,14 @@ from tests.engine.running import run
 from tests.engine.text_jobs import MINIGPT, agreements, planned, pretraining
 from tests.texts import CLASSIFICATION, QUIZ, Stored, quizzes, reviews, stored, without
 
-from adaptlab.engine.answering import given_answers
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.texts import chosen_items, items_of_step, texts_of
-from adaptlab.engine.word_choice import ChoiceItems, WordItems
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.engine.items.texts import chosen_items, items_of_step, texts_of
+from adaptlab.engine.items.word_choice import ChoiceItems, WordItems
+from adaptlab.engine.measuring.answering import given_answers
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     AnswersGiven,
     AttentionCaptured,
     CheckpointWritten,
@@ -151,7 +151,7 @@ def test_scores_do_not_depend_on_how_many_items_pass_together(
 ):
     plan, model = planned(pretraining(data_of[name], TASKS[name]), data_of[name])
     together = outcomes(model, plan.task, "test", 40, 2)
-    monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: 1)
+    monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_at_once", lambda *_: 1)
     assert torch.equal(outcomes(model, plan.task, "test", 40, 2), together)
 
 

@@ -10,9 +10,9 @@ from tests.core.planning import pretrained
 from tests.engine.making import Remembering, made_base
 from tests.engine.running import run
 
-from adaptlab.measurements.results import Evaluated, TheoryChecked
 from adaptlab.reproductions.recipe import PRESETS
 from adaptlab.reproductions.recipe_study import recipe_named
+from adaptlab.runs.events import Evaluated, TheoryChecked
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory

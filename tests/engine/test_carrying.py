@@ -14,11 +14,11 @@ from tests.engine.running import local, run
 from tests.engine.text_models import folder_maker
 from tests.texts import CLASSIFICATION, reviews, stored
 
-from adaptlab.engine.digits import make_items
+from adaptlab.engine.items.digits import make_items
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     CheckpointWritten,
     Evaluated,
     Evaluation,

@@ -19,12 +19,12 @@ from tests.folders import a_qwen3_folder
 from tests.texts import Stored, adaptation_of, stored, without
 from transformers import PreTrainedTokenizerFast
 
-from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.items.datasets import read_datasets
+from adaptlab.engine.items.texts import texts_of
 from adaptlab.errors import BadModelFolder, InvalidSpec
-from adaptlab.measurements.results import Evaluated
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.conversations import conversation_in
+from adaptlab.runs.events import Evaluated
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder

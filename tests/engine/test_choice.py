@@ -6,13 +6,14 @@ import pytest
 import torch
 from tests.engine.making import adaptation, base_tensors
 
-from adaptlab.engine import choice, standing
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.evaluate import Judged
-from adaptlab.engine.model import Model
-from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.plan import make_plan
-from adaptlab.measurements.results import ReplicateResult
+from adaptlab.engine.measuring.evaluate import Judged
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training import choice
+from adaptlab.engine.training import validation_standings as standing
+from adaptlab.engine.training.allocate import allocate
+from adaptlab.engine.training.outcome import TrainingOutcome
+from adaptlab.runs.events import ReplicateResult
 from adaptlab.specs.spec import Trial
 
 SAMPLES = 10

@@ -11,11 +11,11 @@ from tests.engine.text_jobs import pretraining
 from tests.pictures import image_records
 from tests.texts import CLASSIFICATION, reviews, stored, without
 
-from adaptlab.engine.images import images_of
-from adaptlab.engine.making import clusters_of
+from adaptlab.engine.items.images import images_of
+from adaptlab.engine.items.task_items import clusters_of
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import Evaluated, Event, ItemsShown
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import Evaluated, Event, ItemsShown
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 

@@ -28,15 +28,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.c_compiler import c_compiler
-from adaptlab.engine import compiled, grouped
-from adaptlab.engine.activations import gelu
-from adaptlab.engine.compiled import compile_kernels, forget_kernels, kernels_for
-from adaptlab.engine.cross_entropy import MOST_CLASSES, cross_entropy
-from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.model import Model
+from adaptlab.engine.kernels import compiled, grouped
+from adaptlab.engine.kernels.activations import gelu
+from adaptlab.engine.kernels.compiled import compile_kernels, forget_kernels, kernels_for
+from adaptlab.engine.kernels.cross_entropy import MOST_CLASSES, cross_entropy
+from adaptlab.engine.models.dropout import TrainingStep, dropped
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.training.loss import mean_losses
 from adaptlab.errors import KernelsMissing
-from adaptlab.measurements.results import CheckpointWritten, Started
+from adaptlab.runs.events import CheckpointWritten, Started
 
 
 @pytest.mark.long("every kernel")

@@ -19,13 +19,13 @@ from tests.engine.making import (
 )
 from torch import Tensor
 
-from adaptlab.engine import decoder
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.dropout import training_step
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan
+from adaptlab.engine.models import decoder
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.dropout import training_step
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
+from adaptlab.engine.training.loss import mean_losses
 
 pytestmark = pytest.mark.usefixtures("products")
 

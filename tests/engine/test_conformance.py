@@ -35,19 +35,19 @@ from tests.engine.making import (
 )
 from torch.nn import functional
 
-from adaptlab.engine.capture import LayerRecorder
-from adaptlab.engine.checkpoint import read_tensors, write_checkpoint
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.grouped import lifted
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.models.checkpoint import read_tensors, write_checkpoint
+from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, ENGINE_TASKS
-from adaptlab.engine.train import Training
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import InfeasibleBudget, InvalidSpec
 from adaptlab.families.llama import Llama
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
+from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
 NAMES = (*ANYWHERE, *VARIANTS)

@@ -5,7 +5,7 @@ They are those of SplitMix64. Simple statistics are checked, too.
 
 import torch
 
-from adaptlab.engine.counter import mixed, normal, random_bits, uniform
+from adaptlab.engine.kernels.counter import mixed, normal, random_bits, uniform
 
 GOLDEN = -0x61C8864680B583EB
 # The first outputs of SplitMix64 for the seed 1234567 (Vigna's reference implementation).

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from adaptlab.engine.digits import items_of, make_items, split_of
+from adaptlab.engine.items.digits import items_of, make_items, split_of
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.splits import (
     EVERY_SPLIT,
@@ -36,8 +36,8 @@ def test_an_item_does_not_depend_on_what_is_made_with_it():
 def test_an_item_is_its_first_accepted_attempt(monkeypatch: pytest.MonkeyPatch):
     task = SortAscending()
     whole = make_items(task, "validation", SEEDS, 0, 200).tokens  # few attempts are accepted
-    monkeypatch.setattr("adaptlab.engine.digits.FIRST_ATTEMPTS", 1)
-    monkeypatch.setattr("adaptlab.engine.digits.MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("adaptlab.engine.items.digits.FIRST_ATTEMPTS", 1)
+    monkeypatch.setattr("adaptlab.engine.items.digits.MOST_ATTEMPTS", 1)
     assert torch.equal(make_items(task, "validation", SEEDS, 0, 200).tokens, whole)
 
 

@@ -15,12 +15,12 @@ import torch
 from tests.engine.making import SMALL_OF_EACH, adaptation, base_tensors, sized, trainables
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from adaptlab.engine import fused_dropout
-from adaptlab.engine.cuda_kernels import CudaKernel
-from adaptlab.engine.descent import Descent
-from adaptlab.engine.making import make_items
-from adaptlab.engine.optim import AdamW
-from adaptlab.engine.plan import Plan
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.kernels import fused_dropout
+from adaptlab.engine.kernels.cuda_kernels import CudaKernel
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.descent import Descent
+from adaptlab.engine.training.optim import AdamW
 from adaptlab.families.minigpt import MiniGPT
 
 MOST_KERNELS = {0.0: 340, 0.1: 366}

@@ -16,12 +16,12 @@ from tests.engine.stopping import Counting, changed, curves, decided, points
 from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import make_plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training.allocate import allocate
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     CheckpointWritten,
     Evaluated,
     Progress,

@@ -4,9 +4,9 @@ import pytest
 import torch
 from tests.engine.plain_tasks import plain_answer
 
-from adaptlab.engine.digits import items_of, make_items, split_of
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import items_of_steps
+from adaptlab.engine.items.digits import items_of, make_items, split_of
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import items_of_steps
 from adaptlab.engine.tasks.episodes import fixed_pairs
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.splits import EVERY_SPLIT

@@ -14,7 +14,7 @@ from tests.engine.making import (
     trainables,
 )
 
-from adaptlab.engine.model import Model
+from adaptlab.engine.models.model import Model
 from adaptlab.plugins.family import Family
 
 SOFT_PROMPT: dict[str, object] = {"name": "soft_prompt", "length": 3, "initial_scale": 0.5}

@@ -9,8 +9,8 @@ import pytest
 from tests.engine.making import SMALL_OF_EACH, Remembering
 from tests.engine.running import run
 
-from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.plugins.family import FAMILIES
+from adaptlab.runs.events import AttentionCaptured, CheckpointWritten, Evaluated, Metrics
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest

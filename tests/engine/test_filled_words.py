@@ -26,18 +26,18 @@ from tests.texts import (
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from adaptlab.engine.answering import given_answers
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.texts import items_of_step, texts_of
-from adaptlab.engine.word_choice import ChoiceItems
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import Evaluated
+from adaptlab.engine.items.datasets import read_datasets
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.items.texts import items_of_step, texts_of
+from adaptlab.engine.items.word_choice import ChoiceItems
+from adaptlab.engine.measuring.answering import given_answers
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.loss import mean_losses
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import Evaluated
 from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 

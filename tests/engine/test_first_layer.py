@@ -17,11 +17,11 @@ from tests.engine.making import (
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import decoder
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.dropout import training_step
-from adaptlab.engine.grouped import lifted
-from adaptlab.engine.model import Model
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.models import decoder
+from adaptlab.engine.models.dropout import training_step
+from adaptlab.engine.models.model import Model
 
 NEVER = 10**9
 OWN_PASSES = ("formal", "transformers")

@@ -12,10 +12,10 @@ from tests.engine.searching import TRAINING, at_rates, losses_of, plan_of, searc
 from tests.engine.tiny import adapting
 from torch import Tensor
 
-from adaptlab.engine.fluency import fluency_gradient, log_perplexities
-from adaptlab.engine.library_model import Float64
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.token_search import Vocabulary
+from adaptlab.engine.models.library_model import Float64
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.fluency import fluency_gradient, log_perplexities
+from adaptlab.engine.training.token_search import Vocabulary
 from adaptlab.errors import InvalidSpec
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.texts import a_byte_pair_tokeniser, a_word_piece_tokeniser, reviews
 
-from adaptlab.engine.library_tokeniser import PROBES, check_tokeniser, library_tokeniser
+from adaptlab.engine.models.library_tokeniser import PROBES, check_tokeniser, library_tokeniser
 from adaptlab.errors import BadModelFolder
 from adaptlab.text.folder_tokeniser import folder_tokeniser
 

@@ -10,10 +10,10 @@ import torch
 from tests.engine.making import Remembering, made_base
 from tests.engine.running import run
 
-from adaptlab.engine.model import Model
-from adaptlab.measurements.results import Evaluated, Evaluation
+from adaptlab.engine.models.model import Model
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
+from adaptlab.runs.events import Evaluated, Evaluation
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, readable, scored_tasks, write_resolved

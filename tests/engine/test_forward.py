@@ -17,8 +17,8 @@ from tests.engine.making import (
 )
 from tests.engine.plain import plain_logits
 
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.model import Model
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.models.model import Model
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.shapes import ModelShape
 

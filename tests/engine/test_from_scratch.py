@@ -7,9 +7,9 @@ import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH, adaptation, base_tensors, items, trainables
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.allocate import allocate
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS, methods_without_base

@@ -7,10 +7,10 @@ import torch
 from tests.engine.kernel_results import drawn, near
 from torch import Tensor
 
-from adaptlab.engine.allocate import Gradient, Trainables
-from adaptlab.engine.compiled import forget_kernels
-from adaptlab.engine.fused_adamw import has_kernel
-from adaptlab.engine.optim import AdamW
+from adaptlab.engine.kernels.compiled import forget_kernels
+from adaptlab.engine.kernels.fused_adamw import has_kernel
+from adaptlab.engine.training.allocate import Gradient, Trainables
+from adaptlab.engine.training.optim import AdamW
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

@@ -8,10 +8,10 @@ import torch
 from tests.engine.kernel_results import drawn, near
 from torch import Tensor
 
-from adaptlab.engine import fused_attention as fused
-from adaptlab.engine import grouped
-from adaptlab.engine.dropout_masks import Masks
-from adaptlab.engine.fused_attention import QueryPlace, fused_attention
+from adaptlab.engine.kernels import fused_attention as fused
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.kernels.dropout_masks import Masks
+from adaptlab.engine.kernels.fused_attention import QueryPlace, fused_attention
 
 pytestmark = pytest.mark.usefixtures("products")
 

@@ -12,12 +12,12 @@ from tests.engine.host_kernels import host_kernels, no_stream
 from tests.engine.making import SMALL, adaptation, base_tensors, items, trainables
 from torch import Tensor
 
-from adaptlab.engine import cuda_kernels, fused_dropout
-from adaptlab.engine.cuda_kernels import CudaKernel
-from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.dropout_masks import Masks
-from adaptlab.engine.fused_dropout import NAMES, SOURCE, agrees, dropout_fault
-from adaptlab.engine.passes import passes
+from adaptlab.engine.kernels import cuda_kernels, fused_dropout
+from adaptlab.engine.kernels.cuda_kernels import CudaKernel
+from adaptlab.engine.kernels.dropout_masks import Masks
+from adaptlab.engine.kernels.fused_dropout import NAMES, SOURCE, agrees, dropout_fault
+from adaptlab.engine.models.dropout import TrainingStep, dropped
+from adaptlab.engine.training.passes import passes
 
 CPU = torch.device("cpu")
 Kernels = dict[torch.dtype, CudaKernel]

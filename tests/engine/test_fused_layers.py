@@ -9,8 +9,8 @@ from tests.engine.kernel_results import asking, drawn, near
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import fused_products
-from adaptlab.engine.fused_products import LinearWeights, NormWeights, fused_layers
+from adaptlab.engine.kernels import fused_products
+from adaptlab.engine.kernels.fused_products import LinearWeights, NormWeights, fused_layers
 
 pytestmark = pytest.mark.usefixtures("products")
 

@@ -8,9 +8,9 @@ from tests.engine.kernel_results import asking, drawn, near
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import fused_products
-from adaptlab.engine.compiled import Kernels, forget_kernels
-from adaptlab.engine.fused_products import MlpWeights, NormWeights, fused_linear, fused_mlp
+from adaptlab.engine.kernels import fused_products
+from adaptlab.engine.kernels.compiled import Kernels, forget_kernels
+from adaptlab.engine.kernels.fused_products import MlpWeights, NormWeights, fused_linear, fused_mlp
 
 pytestmark = pytest.mark.usefixtures("products")
 

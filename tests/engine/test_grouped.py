@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptlab.engine import grouped
+from adaptlab.engine.kernels import grouped
 
 
 @pytest.mark.parametrize("rows", [3, 512])

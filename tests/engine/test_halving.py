@@ -17,13 +17,13 @@ from tests.engine.stopping import Counting, changed, curves, decided, points
 from tests.engine.tiny import adapting, pretraining
 from torch import Tensor
 
-from adaptlab.engine.descent import Descent
-from adaptlab.engine.digits import Items
-from adaptlab.engine.halving import losers
-from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.standing import Standings
+from adaptlab.engine.items.digits import Items
+from adaptlab.engine.training.descent import Descent
+from adaptlab.engine.training.halving import losers
+from adaptlab.engine.training.outcome import TrainingOutcome
+from adaptlab.engine.training.validation_standings import Standings
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     CheckpointWritten,
     Progress,
     TrainingSaved,

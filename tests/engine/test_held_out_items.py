@@ -8,11 +8,12 @@ import torch
 from tests.engine.judging import outcomes
 from tests.engine.making import SMALL
 
-from adaptlab.engine import evaluate, making
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import ITEM_SEED
-from adaptlab.measurements.results import Split
+from adaptlab.engine.items import task_items as making
+from adaptlab.engine.items.digits import make_items
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import ITEM_SEED
+from adaptlab.engine.measuring import evaluate
+from adaptlab.runs.events import Split
 from adaptlab.tasks.add import Add
 from adaptlab.tasks.copy import Copy
 

@@ -14,16 +14,16 @@ import torch
 from peft import LoraConfig, get_peft_model
 from tests.engine.image_models import IMAGES, ImagePair, image_pair
 
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import LayerRecorder
 from adaptlab.engine.families.transformers import forward
-from adaptlab.engine.huggingface import load_folder
-from adaptlab.engine.library_model import Float64
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.huggingface import load_folder
+from adaptlab.engine.models.library_model import Float64
 from adaptlab.errors import BadModelFolder
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.images import Preprocessor
+from adaptlab.running.capture import LayerRecorder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab.weights.preprocessor import PREPROCESSOR

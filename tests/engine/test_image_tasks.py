@@ -15,27 +15,27 @@ from tests.engine.running import run
 from torch import Tensor
 from transformers import ViTForImageClassification
 
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.images import images_of
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import make_items, scored_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.items.images import images_of
+from adaptlab.engine.items.task_items import make_items, scored_items
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.engine.tasks import digit_images
-from adaptlab.engine.train import Training
+from adaptlab.engine.training.loss import mean_losses
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.families.llama import Llama
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.plugins.family import Family
+from adaptlab.plugins.images import shade
+from adaptlab.plugins.splits import EVERY_SPLIT
+from adaptlab.records import digits_table
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     AnswersGiven,
     AttentionCaptured,
     Evaluated,
     ItemsShown,
 )
-from adaptlab.plugins.family import Family
-from adaptlab.plugins.images import shade
-from adaptlab.plugins.splits import EVERY_SPLIT
-from adaptlab.records import digits_table
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.budget import budget_vector
 from adaptlab.specs.resolve import resolve

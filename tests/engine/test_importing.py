@@ -22,11 +22,13 @@ from tests.folders import QUERY, WEIGHTS, a_qwen3_folder
 from tests.texts import a_byte_pair_tokeniser, reviews
 from transformers import PreTrainedModel
 
-from adaptlab.engine.digits import make_items, target_rows
-from adaptlab.engine.huggingface import load_folder, mapped_tensors
-from adaptlab.engine.making import ITEM_SEED, as_digit_task
+from adaptlab.engine.items.digits import make_items, target_rows
+from adaptlab.engine.items.task_items import ITEM_SEED, as_digit_task
+from adaptlab.engine.models.huggingface import load_folder, mapped_tensors
 from adaptlab.errors import BadModelFolder, OutOfMemory, TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.plugins.registry import by_name
+from adaptlab.plugins.task import TASKS
+from adaptlab.runs.events import (
     AnswersGiven,
     AttentionCaptured,
     CheckpointWritten,
@@ -37,8 +39,6 @@ from adaptlab.measurements.results import (
     ReplicatesDecided,
     Started,
 )
-from adaptlab.plugins.registry import by_name
-from adaptlab.plugins.task import TASKS
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedImport, spec_digest

@@ -20,19 +20,19 @@ from tests.texts import (
     without,
 )
 
-from adaptlab.engine.context import Context
-from adaptlab.engine.demonstrating import demonstrations
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.items.digits import make_items
+from adaptlab.engine.items.texts import texts_of
+from adaptlab.engine.models.context import Context
+from adaptlab.engine.models.demonstrating import demonstrations
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import Evaluated, ReplicatesDecided
 from adaptlab.plugins.family import Family
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import Evaluated, ReplicatesDecided
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve

@@ -16,12 +16,12 @@ from tests.engine.text_models import ENCODERS, HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, Stored, reviews, stored, without
 from torch import Tensor
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import make_plan
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.items.datasets import read_datasets
+from adaptlab.engine.items.texts import texts_of
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training.allocate import allocate
 from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 

@@ -18,12 +18,13 @@ from tests.engine.making import (
 )
 from torch import Tensor
 
-from adaptlab.engine import descent, lanes
-from adaptlab.engine.lanes import ALONE, Lanes, LaneShare
-from adaptlab.engine.model import Model
-from adaptlab.engine.passes import arranged, seeds_of, shares
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.models import step_threads as lanes
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.models.step_threads import ALONE, Lanes, LaneShare
+from adaptlab.engine.training import descent
+from adaptlab.engine.training.passes import arranged, seeds_of, shares
+from adaptlab.engine.training.train import Training
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family
 

@@ -14,9 +14,9 @@ from tests.engine.published import LLAMA_3, gpt2, llama, mistral, qwen2, randomi
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.huggingface import load_folder
-from adaptlab.engine.library_comparison import check_against_library
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED
+from adaptlab.engine.models.huggingface import load_folder
+from adaptlab.engine.models.library_comparison import check_against_library
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.huggingface import CONFIG
@@ -148,7 +148,7 @@ def test_other_logits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     randomised(llama, double=False).save_pretrained(tmp_path)
     forward = ENGINE_FAMILIES.get("llama")
     monkeypatch.setattr(
-        "adaptlab.engine.library_comparison.ENGINE_FAMILIES.get",
+        "adaptlab.engine.models.library_comparison.ENGINE_FAMILIES.get",
         lambda _: lambda *args: forward(*args) * 1.01,
     )
     with pytest.raises(BadModelFolder, match=r"logits of adaptlab differ .* by up to"):

@@ -19,14 +19,13 @@ from tests.engine.published import Pair, pair
 from tests.engine.published_table import EVERY_MODEL, sites_of
 from torch import Tensor
 
-from adaptlab.engine import library_model
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.capture import LayerRecorder
-from adaptlab.engine.digits import target_rows
 from adaptlab.engine.families.transformers import forward
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import make_plan
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.models import library_model
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.transformers import (
@@ -40,6 +39,7 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
+from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec

@@ -10,9 +10,9 @@ from tests.engine.making import (
     trainables,
 )
 
-from adaptlab.engine import grouped
+from adaptlab.engine.kernels import grouped
 from adaptlab.engine.methods.lora import attach
-from adaptlab.engine.model import Model
+from adaptlab.engine.models.model import Model
 from adaptlab.methods.lora import Lora
 from adaptlab.plugins.shapes import ModelShape, Site
 

@@ -20,15 +20,15 @@ from tests.engine.making import (
     trainables,
 )
 
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.items import Items
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import ITEM_SEED, make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.passes import passes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import ITEM_SEED, make_items
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.loss import mean_losses
+from adaptlab.engine.training.passes import passes
+from adaptlab.engine.training.train import Training
 from adaptlab.tasks.filter_less_than_first import FilterLessThanFirst
 
 END = 6

@@ -16,16 +16,16 @@ from tests.engine.making import SMALL, SMALL_OF_EACH, Remembering
 from tests.engine.running import local, run
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.errors import BadCheckpoint, InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import by_name
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.theory_check import MeasuredAdaptation
+from adaptlab.runs.events import TheoryChecked
 from adaptlab.runs.inputs import PlacedAdapterFile
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import adaptation_of, resolve_theory

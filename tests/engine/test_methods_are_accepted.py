@@ -6,9 +6,9 @@ import pytest
 from tests.engine.making import Remembering, episodes_base
 from tests.engine.running import run
 
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import ReplicatesDecided
 from adaptlab.plugins.method import METHODS
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import ReplicatesDecided
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec

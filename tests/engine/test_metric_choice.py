@@ -19,7 +19,7 @@ from tests.engine.sign_texts import (
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
-from adaptlab.measurements.results import CheckpointWritten, Metrics, ReplicateResult
+from adaptlab.runs.events import CheckpointWritten, Metrics, ReplicateResult
 
 ALWAYS_NEGATIVE = 0.8, (2 * 0.8 / 1.8) / 2
 """Accuracy, and macro-F1: the F1 of a label that is never given is 0."""

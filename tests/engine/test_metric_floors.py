@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.texts import COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.metric_floors import unskilled
-from adaptlab.measurements.results import MetricFloor
+from adaptlab.engine.measuring.metric_floors import unskilled
 from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.events import MetricFloor
 from adaptlab.statistics.scores import best_floor
 
 ANSWERS: dict[str, Any] = {**COMPLETION, "tokens": {"longest": 64, "answer": 16}}

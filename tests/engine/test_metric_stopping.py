@@ -21,9 +21,9 @@ from tests.engine.stopping import changed, points
 from tests.texts import Stored, stored
 from torch import Tensor
 
-from adaptlab.engine import train
-from adaptlab.engine.passes import ReplicatePass
-from adaptlab.engine.plan import Plan
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training import train
+from adaptlab.engine.training.passes import ReplicatePass
 from adaptlab.specs.spec import EarlyStopping, Trial
 
 STEPS, VALIDATIONS = 120, 30

@@ -12,7 +12,7 @@ from tests.engine.published import LLAMA_3, gpt2, llama, qwen2, randomised
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptlab.engine.huggingface import load_folder
+from adaptlab.engine.models.huggingface import load_folder
 from adaptlab.errors import BadModelFolder
 from adaptlab.families.llama import Llama, Llama3Scaling
 from adaptlab.weights.folder_files import PlainFolder

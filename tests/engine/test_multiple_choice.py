@@ -11,11 +11,11 @@ from tests.engine.running import run
 from tests.engine.text_jobs import agreements, planned, pretraining
 from tests.texts import QUIZ, Stored, joined, quizzes, stored, without
 
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.texts import items_of_step, texts_of
-from adaptlab.engine.word_choice import WordItems
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, AttentionCaptured, Evaluated, ItemsShown
+from adaptlab.engine.items.texts import items_of_step, texts_of
+from adaptlab.engine.items.word_choice import WordItems
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AnswersGiven, AttentionCaptured, Evaluated, ItemsShown
 
 SAMPLES = 20
 
@@ -55,7 +55,7 @@ def test_scores_do_not_depend_on_how_many_items_pass_together(
 ):
     plan, model = planned(pretraining(data, QUIZ), data)
     together = outcomes(model, plan.task, "test", 40, 2)
-    monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: 7)
+    monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_at_once", lambda *_: 7)
     assert torch.equal(outcomes(model, plan.task, "test", 40, 2), together)
 
 

@@ -12,16 +12,16 @@ from tests.engine.running import run
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 
-from adaptlab.engine.demonstrating import demonstrations
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.nearest import NearestContext
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.items.texts import texts_of
+from adaptlab.engine.models.demonstrating import demonstrations
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.nearest import NearestContext
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import Evaluated, ReplicatesDecided
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import Evaluated, ReplicatesDecided
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt
@@ -98,7 +98,7 @@ def read_by(model: Model, items: Any) -> Any:
 def test_episodes_have_the_nearest_training_queries_in_the_order_of_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("adaptlab.engine.demonstrating.POOL", 48)
+    monkeypatch.setattr("adaptlab.engine.models.demonstrating.POOL", 48)
     plan, model = planned(QUERY)
     assert isinstance(model.context, NearestContext)
     trained = make_items(plan.task, "train", plan.seeds, 0, 48)

@@ -17,15 +17,15 @@ from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 from torch import Tensor
 
-from adaptlab.engine import nf4
-from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.memory import saved_bytes
-from adaptlab.engine.nf4 import LEVELS, Packed
-from adaptlab.engine.plan import make_plan
+from adaptlab.engine.kernels.memory import saved_bytes
+from adaptlab.engine.models import nf4
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.nf4 import LEVELS, Packed
+from adaptlab.engine.models.plan import make_plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import InvalidSpec, OutOfMemory
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tests.engine.making import rounding
 
-from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.optim import BETAS, EPSILON, AdamW
+from adaptlab.engine.training.allocate import Trainables
+from adaptlab.engine.training.optim import BETAS, EPSILON, AdamW
 
 RATES, DECAYS, CLIP = (0.1, 0.2, 0.3), (0.0, 0.5, 1.0), 0.5
 
@@ -17,7 +17,7 @@ RATES, DECAYS, CLIP = (0.1, 0.2, 0.3), (0.0, 0.5, 1.0), 0.5
 def test_every_replicate_moves_as_torch_would_move_it_alone(
     monkeypatch: pytest.MonkeyPatch, fused_from: int
 ):
-    monkeypatch.setattr("adaptlab.engine.optim.FUSED_FROM", fused_from)
+    monkeypatch.setattr("adaptlab.engine.training.optim.FUSED_FROM", fused_from)
     generator = torch.Generator().manual_seed(2)
     start, *gradients = (
         torch.randn(3, 50, dtype=torch.float64, generator=generator) for _ in range(4)
@@ -32,7 +32,7 @@ def test_every_replicate_moves_as_torch_would_move_it_alone(
 
 
 def test_steps_go_on_from_what_was_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("adaptlab.engine.optim.FUSED_FROM", 1)
+    monkeypatch.setattr("adaptlab.engine.training.optim.FUSED_FROM", 1)
     generator = torch.Generator().manual_seed(3)
     start, *gradients = (torch.randn(3, 7, generator=generator) for _ in range(4))
     rates, decays, rows = torch.tensor(RATES), torch.tensor(DECAYS), torch.tensor([2, 0])

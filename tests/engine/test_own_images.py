@@ -12,13 +12,13 @@ from tests.engine.running import run
 from tests.pictures import drawn, image_records
 from tests.texts import Stored, stored
 
-from adaptlab.engine.images import images_of
-from adaptlab.engine.making import make_items
+from adaptlab.engine.items.images import images_of
+from adaptlab.engine.items.task_items import make_items
 from adaptlab.errors import BadDataset
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AttentionCaptured, Evaluated, ItemsShown
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.records.facts import RecordsFacts
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AttentionCaptured, Evaluated, ItemsShown
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.resolve import resolve

@@ -21,14 +21,14 @@ from tests.engine.tiny import pretraining
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from adaptlab.engine import chunks
-from adaptlab.engine.chunks import BACKWARD, BUFFERS
-from adaptlab.engine.model import Model
-from adaptlab.engine.passes import arranged, cuts
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training import chunks
+from adaptlab.engine.training.chunks import BACKWARD, BUFFERS
+from adaptlab.engine.training.passes import arranged, cuts
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import OutOfMemory, is_out_of_memory
-from adaptlab.measurements.results import CheckpointWritten, Finished, Metrics, ReplicatesDecided
+from adaptlab.runs.events import CheckpointWritten, Finished, Metrics, ReplicatesDecided
 from adaptlab.specs.resolve import resolve
 
 FAMILY = SMALL.model_copy(update={"dropout": 0.2})
@@ -87,7 +87,7 @@ def test_a_training_leaves_no_tensor_behind(method: dict[str, object], tmp_path:
 
 
 def test_dropout_has_to_know_where_a_part_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from adaptlab.engine import passes
+    from adaptlab.engine.training import passes
 
     whole, _ = train(planned(EVERYTHING), tmp_path)
     right = passes.training_step

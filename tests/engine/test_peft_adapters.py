@@ -31,15 +31,15 @@ from adaptlab.errors import BadAdapter
 from adaptlab.exchange.adapter_folder import read_adapter
 from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.plugins import AttachedAdapter
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.methods.lora import Lora
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
     Finished,
     ReplicatesDecided,
 )
-from adaptlab.methods.lora import Lora
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import Load, work
 from adaptlab.specs.resolve import resolve_adapter

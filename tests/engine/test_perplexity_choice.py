@@ -20,15 +20,15 @@ from tests.engine.sign_texts import (
 from tests.engine.stopping import changed
 from tests.texts import Stored, stored
 
-from adaptlab.engine.choice import best_first
-from adaptlab.engine.evaluate import Judged
-from adaptlab.engine.measuring import likelihoods
-from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.standing import Standings
-from adaptlab.measurements.item_statistics import packed, unpacked
-from adaptlab.measurements.results import Metrics
+from adaptlab.engine.measuring.evaluate import Judged
+from adaptlab.engine.measuring.measuring import likelihoods
+from adaptlab.engine.training.choice import best_first
+from adaptlab.engine.training.outcome import TrainingOutcome
+from adaptlab.engine.training.validation_standings import Standings
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
 from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.events import Metrics
+from adaptlab.runs.item_statistics import packed, unpacked
 from adaptlab.specs.spec import Trial
 
 RATES = KEEPS, LEARNS, DIVERGES = 1e-9, 0.01, 1e200

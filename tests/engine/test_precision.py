@@ -20,21 +20,21 @@ from tests.engine.making import (
 from tests.engine.running import run
 from tests.engine.tiny import pretraining
 
-from adaptlab.engine import bfloat16_cost as bfloat16_cost_module
-from adaptlab.engine import grouped
-from adaptlab.engine import run as run_module
-from adaptlab.engine.allocate import Gradient, Trainables
-from adaptlab.engine.bfloat16_cost import chosen_precision
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.meter import Clock
-from adaptlab.engine.model import Model
-from adaptlab.engine.optim import AdamW
-from adaptlab.engine.passes import passes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.rounding import rounded_products
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.kernels.rounding import rounded_products
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.allocate import Gradient, Trainables
+from adaptlab.engine.training.loss import mean_losses
+from adaptlab.engine.training.optim import AdamW
+from adaptlab.engine.training.passes import passes
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.results import ReplicatesDecided, Started
+from adaptlab.running import bfloat16_cost as bfloat16_cost_module
+from adaptlab.running import run as run_module
+from adaptlab.running.bfloat16_cost import chosen_precision
+from adaptlab.running.meter import Clock
+from adaptlab.runs.events import ReplicatesDecided, Started
 from adaptlab.specs.resolve import resolve
 
 HALF_STEP = 2.0**-9
@@ -158,7 +158,7 @@ def test_blocks_of_the_optimiser_move_what_one_block_does(monkeypatch: pytest.Mo
     )
     moved: list[torch.Tensor] = []
     for at_once in (3 * 50, 3 * 7):
-        monkeypatch.setattr("adaptlab.engine.optim.SCALARS_AT_ONCE", at_once)
+        monkeypatch.setattr("adaptlab.engine.training.optim.SCALARS_AT_ONCE", at_once)
         decays = torch.arange(50, dtype=torch.float64) % 2
         own = Trainables(start.clone(), decays, {})
         optimiser = AdamW(own, torch.full((3,), 0.1, dtype=torch.float64), 0.5)

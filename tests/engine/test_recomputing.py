@@ -22,13 +22,20 @@ from tests.engine.making import (
 )
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.chunks import BACKWARD, BUFFERS, FEWEST_TOKENS, Division, fitting, smaller
-from adaptlab.engine.memory import saved_bytes
-from adaptlab.engine.model import Model
-from adaptlab.engine.passes import ReplicatePass, passes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.train import Training
+from adaptlab.engine.kernels.memory import saved_bytes
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.allocate import Trainables
+from adaptlab.engine.training.chunks import (
+    BACKWARD,
+    BUFFERS,
+    FEWEST_TOKENS,
+    Division,
+    fitting,
+    smaller,
+)
+from adaptlab.engine.training.passes import ReplicatePass, passes
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import OutOfMemory
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family

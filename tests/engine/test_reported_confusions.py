@@ -11,8 +11,8 @@ from tests.engine.text_jobs import pretraining
 from tests.engine.text_models import HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, COMPLETION, QUIZ, quizzes, reviews, stored, without
 
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AnswersGiven, Evaluated, ItemsShown
 from adaptlab.weights.model_folder import check_folder
 
 WORDS = {"field": "label", "words": {"neg": " bad", "pos": " quite good"}}

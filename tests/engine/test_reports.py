@@ -9,10 +9,10 @@ from tests.engine.making import ANYWHERE, SMALL_OF_EACH, Remembering, made_base
 from tests.engine.running import run
 from tests.making import a_pretrain_document, an_adapt_document
 
-from adaptlab.measurements.reported_attention import LARGEST_HEADER, is_map_file
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten
 from adaptlab.plugins.method import METHODS
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AttentionCaptured, CheckpointWritten
+from adaptlab.runs.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory
 from adaptlab.specs.spec import AdaptSpec, PretrainSpec, TheorySpec

@@ -10,9 +10,9 @@ from tests.engine.making import Remembering
 from tests.engine.resumed import STEPS, spec
 from tests.engine.running import run
 
-from adaptlab.engine.training_state import read_state
+from adaptlab.engine.training.training_state import read_state
 from adaptlab.errors import BadCheckpoint, TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     CheckpointWritten,
     Evaluated,
     MetricPoint,
@@ -103,7 +103,7 @@ def test_half_a_state_is_refused(tmp_path: Path):
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path):
-    from adaptlab.engine.plan import make_plan
+    from adaptlab.engine.models.plan import make_plan
 
     _, state = broken_off(tmp_path / "first", 5)
     plan = make_plan(spec(), "cpu")

@@ -13,13 +13,13 @@ from jaxtyping import Float, TypeCheckError
 from tests.shapes import checked
 from torch import Tensor
 
-from adaptlab.engine.grouped import scale
-from adaptlab.engine.items import Items
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.kernels.grouped import scale
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 
 WITHOUT_TESTS = """
 import sys, torch
-from adaptlab.engine.grouped import scale
+from adaptlab.engine.kernels.grouped import scale
 print([*scale(torch.ones(2, 5, 4), torch.ones(2, 1)).shape])
 print({"beartype", "jaxtyping"} & sys.modules.keys())
 """

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from adaptlab.engine import step_graph
-from adaptlab.engine.allocate import Gradient
-from adaptlab.engine.items import Items
-from adaptlab.engine.step_graph import StepGraph
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.training import step_graph
+from adaptlab.engine.training.allocate import Gradient
+from adaptlab.engine.training.step_graph import StepGraph
 
 CANNOT = "operation not permitted when stream is capturing"
 NO_MEMORY = "CUDA out of memory. Tried to allocate 2 GiB"

@@ -8,7 +8,7 @@ from tests.engine.making import Remembering
 from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 
-from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
+from adaptlab.runs.events import CheckpointWritten, TrainingSaved
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve

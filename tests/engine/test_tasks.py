@@ -11,10 +11,10 @@ from tests.engine.making import DIGIT_TASKS, Remembering
 from tests.engine.plain_tasks import plain_answer, plain_counted, plain_draw, plain_share
 from tests.engine.running import run
 
-from adaptlab.engine.digits import items_of, make_items, split_of, target_rows
+from adaptlab.engine.items.digits import items_of, make_items, split_of, target_rows
 from adaptlab.engine.tasks.mixture import drawn_tasks
-from adaptlab.measurements.results import AttentionCaptured, Evaluated, Split
 from adaptlab.plugins.task import DigitTask
+from adaptlab.runs.events import AttentionCaptured, Evaluated, Split
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec

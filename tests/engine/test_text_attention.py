@@ -13,9 +13,9 @@ from tests.engine.running import run
 from tests.engine.text_models import HEAD_TASK, folder_maker, head_job
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, without
 
-from adaptlab.engine.library_model import Float64
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, AttentionCaptured, ItemsShown
+from adaptlab.engine.models.library_model import Float64
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AnswersGiven, AttentionCaptured, ItemsShown
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.text.tokeniser import ByteTokeniser, read_tokeniser
 from adaptlab.theory.attention import entropy

@@ -23,20 +23,20 @@ from tests.engine.text_models import (
 from tests.texts import CLASSIFICATION, Stored, reviews, stored
 from torch import Tensor
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.library_model import Float64, library_model
-from adaptlab.engine.loss import mean_losses
-from adaptlab.engine.making import make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.items.datasets import read_datasets
+from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.library_model import Float64, library_model
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.allocate import allocate
+from adaptlab.engine.training.loss import mean_losses
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
 from adaptlab.families.transformers import Transformers
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
 from adaptlab.plugins.family import Family
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import AnswersGiven, CheckpointWritten, Evaluated, ItemsShown
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.weights.model_folder import check_folder

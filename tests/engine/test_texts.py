@@ -19,16 +19,16 @@ from tests.texts import (
 )
 from torch import Tensor
 
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import items_of_steps, make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.starting import initial_trainables
-from adaptlab.engine.texts import STEPS_SORTED, right_choices, text_items, texts_of
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import items_of_steps, make_items
+from adaptlab.engine.items.texts import STEPS_SORTED, right_choices, text_items, texts_of
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.initial_tensors import initial_trainables
 from adaptlab.errors import InvalidSpec, TrainingStopped
-from adaptlab.measurements.results import Evaluated, TrainingSaved
 from adaptlab.plugins.splits import Split
+from adaptlab.runs.events import Evaluated, TrainingSaved
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 
@@ -178,7 +178,7 @@ def test_scores_do_not_depend_on_how_many_items_pass_together(
 ):
     plan, model = planned(data, TASKS["words"])
     together = outcomes(model, plan.task, "test", 40, 2)
-    monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: 7)
+    monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_at_once", lambda *_: 7)
     assert torch.equal(outcomes(model, plan.task, "test", 40, 2), together)
 
 
@@ -237,7 +237,7 @@ def test_memory_is_measured_with_items_of_the_greatest_length(
     def fitting(one: object, items: Items, *rest: object) -> None:
         measured.append(items.tokens.shape[-1])
 
-    monkeypatch.setattr("adaptlab.engine.descent.fitting", fitting)
+    monkeypatch.setattr("adaptlab.engine.training.descent.fitting", fitting)
     resolved = pretraining(data, TASKS["completion"])
     run(resolved, (), tmp_path, Remembering(), "cpu", datasets=(data.path,))
     assert resolved.task is not None

@@ -21,10 +21,10 @@ from tests.texts import (
 )
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from adaptlab.engine.counter import mixed
+from adaptlab.engine.kernels.counter import mixed
 from adaptlab.errors import BadModelFolder
-from adaptlab.measurements.results import Evaluated
 from adaptlab.records.record import Record
+from adaptlab.runs.events import Evaluated
 from adaptlab.specs.resolved import ResolvedAdapt
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder

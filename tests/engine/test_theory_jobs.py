@@ -8,9 +8,9 @@ from tests.engine.running import run
 from tests.making import a_pretrain_document
 
 from adaptlab.errors import TrainingStopped
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.plugins.theory_check import THEORY_CHECKS
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import CheckpointWritten, Finished, TheoryChecked
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory

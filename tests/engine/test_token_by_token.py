@@ -27,14 +27,14 @@ from tests.engine.text_models import ENCODERS, folder_maker, head_job
 from tests.texts import COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 
-from adaptlab.engine.allocate import allocate
-from adaptlab.engine.base_weights import BaseWeights
-from adaptlab.engine.datasets import read_datasets
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.item_texts import item_texts
-from adaptlab.engine.making import scored_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import make_plan
+from adaptlab.engine.items.datasets import read_datasets
+from adaptlab.engine.items.item_texts import item_texts
+from adaptlab.engine.items.task_items import scored_items
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training.allocate import allocate
 from adaptlab.weights.model_folder import check_folder
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -201,7 +201,7 @@ def test_answers_of_all_lengths_are_those_of_whole_passes(
     task = model.plan.task
     together = judged(model, task, "test", 30, 4, with_answers=True).told
     assert len({len(answer) for row in together for answer in row}) > 2
-    monkeypatch.setattr("adaptlab.engine.evaluate.items_kept_at_once", lambda *_: 4)
+    monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_kept_at_once", lambda *_: 4)
     assert judged(model, task, "test", 30, 4, with_answers=True).told == together
     monkeypatch.setattr(Model, "begun", lambda *_, **__: None)
     assert judged(model, task, "test", 30, 4, with_answers=True).told == together

@@ -13,13 +13,14 @@ from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.measuring import statistics_of
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import make_plan
-from adaptlab.measurements.item_statistics import as_text, from_text, packed, unpacked
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.measuring.measuring import statistics_of
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.metrics.token_f1 import answer_words, token_f1
+from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     AnswersGiven,
     CheckpointWritten,
     Evaluated,
@@ -28,8 +29,7 @@ from adaptlab.measurements.results import (
     MetricFloor,
     Split,
 )
-from adaptlab.metrics.token_f1 import answer_words, token_f1
-from adaptlab.plugins.metric import METRICS
+from adaptlab.runs.item_statistics import as_text, from_text, packed, unpacked
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved, spec_digest
@@ -128,7 +128,7 @@ def test_an_adaptation_measures_it_attached_and_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if at_once is not None:
-        monkeypatch.setattr("adaptlab.engine.evaluate.items_at_once", lambda *_: at_once)
+        monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_at_once", lambda *_: at_once)
     spec = adapting(data, base[0])
     bases = (written.path for written in base[1].of(CheckpointWritten))
     told = ran(spec, data, tmp_path, *bases)

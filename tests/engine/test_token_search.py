@@ -11,21 +11,21 @@ from tests.engine.running import run
 from tests.engine.searching import TRAINING, at_rates, losses_of, plan_of, searched
 from tests.engine.tiny import pretraining
 
-from adaptlab.engine.checkpoint import read_tensors
-from adaptlab.engine.evaluate import judged
-from adaptlab.engine.model import Model
-from adaptlab.engine.token_search import Vocabulary
-from adaptlab.engine.train import Training
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.checkpoint import read_tensors
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.training.token_search import Vocabulary
+from adaptlab.engine.training.train import Training
 from adaptlab.errors import InvalidSpec, TrainingStopped
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import (
+from adaptlab.plugins.hard_prompt import PROMPT
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import (
     CheckpointWritten,
     FoundPrompt,
     Metrics,
     ReplicatesDecided,
     TrainingSaved,
 )
-from adaptlab.plugins.hard_prompt import PROMPT
 from adaptlab.specs.budget import budget_vector
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolved import ResolvedAdapt

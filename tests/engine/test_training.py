@@ -21,15 +21,15 @@ from tests.engine.making import (
 from tests.engine.running import run
 from tests.engine.tiny import TASK, adapting, pretraining
 
-from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.checkpoint import read_bases
-from adaptlab.engine.digits import target_rows
-from adaptlab.engine.making import ITEM_SEED, make_items
-from adaptlab.engine.model import Model
-from adaptlab.engine.optim import AdamW, schedule_factor
-from adaptlab.engine.plan import make_plan
+from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.items.task_items import ITEM_SEED, make_items
+from adaptlab.engine.models.checkpoint import read_bases
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training.allocate import Trainables
+from adaptlab.engine.training.optim import AdamW, schedule_factor
 from adaptlab.errors import InvalidSpec, TrainingDiverged, TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,

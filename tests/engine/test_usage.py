@@ -11,11 +11,11 @@ from tests.engine.making import Remembering
 from tests.engine.running import run
 from tests.engine.tiny import pretraining
 
-from adaptlab.engine import meter
-from adaptlab.engine.memory import forget_peak, held_bytes, peak_bytes
-from adaptlab.engine.meter import Meter
+from adaptlab.engine.kernels.memory import forget_peak, held_bytes, peak_bytes
 from adaptlab.errors import TrainingStopped
-from adaptlab.measurements.results import Finished, TrainingSaved
+from adaptlab.running import meter
+from adaptlab.running.meter import Meter
+from adaptlab.runs.events import Finished, TrainingSaved
 from adaptlab.specs.resolve import resolve
 
 CPU = torch.device("cpu")

@@ -26,16 +26,16 @@ from tests.engine.making import (
 )
 from tests.engine.running import run
 
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.results import CheckpointWritten
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.methods.suffix_tuning import SuffixTuning
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.learned_positions import LearnedPositions
 from adaptlab.plugins.registry import as_json
+from adaptlab.runs.events import CheckpointWritten
 from adaptlab.specs.budget import solve
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import spec_digest

@@ -10,11 +10,11 @@ import torch
 from tests.engine.making import Remembering
 from tests.engine.running import run
 
-from adaptlab.engine.digits import items_of, make_items
+from adaptlab.engine.items.digits import items_of, make_items
 from adaptlab.errors import BadDataset, InvalidSpec
-from adaptlab.measurements.results import Evaluated, Split
 from adaptlab.plugins.dataset import Triple, content_of, word_list
 from adaptlab.plugins.task import DigitTask
+from adaptlab.runs.events import Evaluated, Split
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import Choice, PretrainSpec

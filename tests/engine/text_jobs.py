@@ -8,10 +8,10 @@ import torch
 from tests.engine.making import Remembering
 from tests.texts import Stored
 
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan, make_plan
-from adaptlab.engine.starting import initial_trainables
-from adaptlab.measurements.results import AnswersGiven, Evaluated, ItemsShown
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.training.initial_tensors import initial_trainables
+from adaptlab.runs.events import AnswersGiven, Evaluated, ItemsShown
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 

@@ -7,10 +7,10 @@ import torch
 from tests.engine.making import Remembering, base_tensors, trainables
 from torch import Tensor
 
-from adaptlab.engine.model import Model
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.step_graph import _stream as recording_stream
-from adaptlab.engine.train import Training
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.step_graph import _stream as recording_stream
+from adaptlab.engine.training.train import Training
 
 CUDA = torch.device("cuda")
 CLOSE = 1e-8

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def without_graphs() -> Iterator[None]:
     """Compute steps plainly, unless a test asks for graphs."""
     # Here, because what is imported with this file escapes the checks of shapes.
-    from adaptlab.engine.step_graph import use_graphs
+    from adaptlab.engine.training.step_graph import use_graphs
 
     use_graphs(use=False)
     yield

@@ -14,14 +14,14 @@ from tests.engine.tiny import pretraining
 from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained, warm_up
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from adaptlab.engine.chunks import BUFFERS
-from adaptlab.engine.memory import all_bytes, forget_peak, held_bytes, peak_bytes
-from adaptlab.engine.passes import passes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.step_graph import use_graphs
+from adaptlab.engine.kernels.memory import all_bytes, forget_peak, held_bytes, peak_bytes
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.chunks import BUFFERS
+from adaptlab.engine.training.passes import passes
+from adaptlab.engine.training.step_graph import use_graphs
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.families.transformers import Transformers
-from adaptlab.measurements.results import Finished, Started
+from adaptlab.runs.events import Finished, Started
 from adaptlab.specs.resolve import resolve
 
 pytestmark = pytest.mark.gpu

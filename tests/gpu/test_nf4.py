@@ -13,10 +13,10 @@ from tests.engine.running import run
 from tests.folders import a_qwen3_folder
 from tests.gpu.both import CLOSE, CUDA, furthest
 
-from adaptlab.engine import nf4
-from adaptlab.engine.nf4 import Packed
-from adaptlab.engine.step_graph import use_graphs
-from adaptlab.measurements.results import CheckpointWritten, Evaluated
+from adaptlab.engine.models import nf4
+from adaptlab.engine.models.nf4 import Packed
+from adaptlab.engine.training.step_graph import use_graphs
+from adaptlab.runs.events import CheckpointWritten, Evaluated
 from adaptlab.specs.resolved import ResolvedImport
 
 pytestmark = pytest.mark.gpu

@@ -22,20 +22,20 @@ from tests.engine.making import (
 from tests.gpu.both import CLOSE, CUDA, furthest, on_gpu, trained
 from torch.nn import functional
 
-from adaptlab.engine import fused_dropout
-from adaptlab.engine.counter import random_bits
-from adaptlab.engine.dropout import TrainingStep, dropped
-from adaptlab.engine.fused_draws import fused_draw
-from adaptlab.engine.fused_dropout import NAMES as NAMES_OF_KERNELS
-from adaptlab.engine.fused_dropout import dropout_fault
-from adaptlab.engine.items import Items
-from adaptlab.engine.making import items_of_steps
-from adaptlab.engine.optim import AdamW
-from adaptlab.engine.passes import ReplicatePass, passes
-from adaptlab.engine.plan import Plan
-from adaptlab.engine.rounding import rounded_products
-from adaptlab.engine.step_graph import use_graphs
-from adaptlab.engine.train import batches
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import items_of_steps
+from adaptlab.engine.kernels import fused_dropout
+from adaptlab.engine.kernels.counter import random_bits
+from adaptlab.engine.kernels.fused_draws import fused_draw
+from adaptlab.engine.kernels.fused_dropout import NAMES as NAMES_OF_KERNELS
+from adaptlab.engine.kernels.fused_dropout import dropout_fault
+from adaptlab.engine.kernels.rounding import rounded_products
+from adaptlab.engine.models.dropout import TrainingStep, dropped
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.training.optim import AdamW
+from adaptlab.engine.training.passes import ReplicatePass, passes
+from adaptlab.engine.training.step_graph import use_graphs
+from adaptlab.engine.training.train import batches
 from adaptlab.families.minigpt import MiniGPT
 
 pytestmark = pytest.mark.gpu

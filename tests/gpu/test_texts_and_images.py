@@ -14,8 +14,8 @@ from tests.engine.text_models import folder_maker, head_job
 from tests.gpu.both import furthest
 from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored
 
-from adaptlab.engine.step_graph import use_graphs
-from adaptlab.measurements.results import CheckpointWritten, Evaluated
+from adaptlab.engine.training.step_graph import use_graphs
+from adaptlab.runs.events import CheckpointWritten, Evaluated
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import Resolved

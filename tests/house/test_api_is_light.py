@@ -22,7 +22,7 @@ def test_the_server_starts_without_heavy_libraries(fresh_python: Callable[[str],
 
 
 @pytest.mark.parametrize(
-    ("module", "found"), [("adaptlab_worker.app", "celery"), ("scipy.special", "scipy")]
+    ("module", "found"), [("adaptlab_worker.loop.app", "celery"), ("scipy.special", "scipy")]
 )
 def test_the_probe_sees_what_is_loaded(
     fresh_python: Callable[[str], str], module: str, found: str

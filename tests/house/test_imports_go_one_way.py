@@ -47,7 +47,7 @@ OFFENDERS = (
     ("api/adaptlab_api", "torch", "Only the engine, the theory and the trainer"),
     ("core/adaptlab", "torch", "Only the engine, the theory and the trainer"),
     (SERVICES, "adaptlab.engine", "Only the trainer process"),
-    ("worker/adaptlab_worker", "adaptlab_worker.trainer", "The trainer is started"),
+    ("worker/adaptlab_worker", "adaptlab_worker.trainer.trainer", "The trainer is started"),
     (CLIENT, "adaptlab_services", "The client knows only"),
     ("api/adaptlab_api", "adaptlab_client", "Only the stack, which acts as a user"),
     ("core/adaptlab", "sqlalchemy", "Core has no HTTP, SQL"),

@@ -32,7 +32,7 @@ LIGHT = (
     *("adaptlab_api", "adaptlab_worker", "adaptlab_stack"),
 )
 """Every package, the lower ones first: each is judged by what it adds to those before it."""
-HEAVY = ("adaptlab.engine", "adaptlab.theory", "adaptlab_worker.trainer")
+HEAVY = ("adaptlab.engine", "adaptlab.theory", "adaptlab_worker.trainer.trainer")
 """What the worker's trainers load, and nobody else."""
 
 

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import MadeUpLedger, an_environment
 
-from adaptlab.measurements.results import (
+from adaptlab.plugins.registry import as_json
+from adaptlab.runs.events import (
     AttentionCaptured,
     AttentionPatterns,
     AttentionSource,
@@ -29,12 +30,11 @@ from adaptlab.measurements.results import (
     Started,
     Usage,
 )
-from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.jobs import jobs
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.people.tokens import Principal
 
 SPEC: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)

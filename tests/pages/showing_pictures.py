@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_ledger
 from tests.pictures import image_records
 
-from adaptlab.measurements import results
-from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab.runs import events as results
+from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt
+from adaptlab_services.lifecycle.held_leases import Claim
 
 SPEC: dict[str, Any] = {
     "kind": "adapt",

@@ -29,15 +29,15 @@ from tests.pages.showing_pictures import OWN, a_job_with_images, upload
 from tests.pictures import a_png
 from tests.texts import CLASSIFICATION, reviews, without
 
-from adaptlab.measurements import results
-from adaptlab.measurements.reported_answers import answer_excerpt, prompt_excerpt
+from adaptlab.runs import events as results
+from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention.charts import HeadWeights
 from adaptlab_api.pages.attention.patches import patch_maps
 from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_db.tables import Artifact
 from adaptlab_services.jobs import jobs
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -14,8 +14,8 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
 from tests.watching import of_jobs, statements
 
 from adaptlab.charts.head_grids import coarse
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import TheoryChecked
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.tasks.digit_images import DigitImages

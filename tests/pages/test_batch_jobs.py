@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_made_up_ledger, an_environment
 
-from adaptlab.measurements.results import Allocation, Started, TrainingSaved
+from adaptlab.runs.events import Allocation, Started, TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
 

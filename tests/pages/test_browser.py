@@ -8,7 +8,7 @@ from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, some_jobs
 from tests.pages.visitors import HOSTILE, ONCE_OR_MORE, Visitor, in_every_window
 from tests.watching import until
 
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 pytestmark = [pytest.mark.browser, pytest.mark.long("browser walks")]
 CUT = """

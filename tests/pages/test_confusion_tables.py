@@ -11,7 +11,7 @@ from tests.making import a_claim, a_ledger, an_evaluation
 from tests.pages.reading import text_of
 from tests.texts import CLASSIFICATION, reviews, without
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_answers.results import EvaluationLinks, EvaluationView
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.jobs.scores import confusion_tables

@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, result
 
-from adaptlab.measurements.results import FoundPrompt
+from adaptlab.runs.events import FoundPrompt
 from adaptlab_services.results.results import replicates
 
 Sessions = sessionmaker[Session]

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker, evaluation
 
-from adaptlab.measurements.results import Confusion, Evaluated, NotCarried
+from adaptlab.runs.events import Confusion, Evaluated, NotCarried
 from adaptlab_answers.results import Evaluations
 from adaptlab_client.cli.printing.job_tables import score_rows
 

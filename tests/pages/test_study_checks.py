@@ -6,8 +6,8 @@ from tests.making import a_claim, a_made_up_ledger, a_principal, an_environment
 from tests.pages.made_up_studies import a_base, a_study
 from tests.pages.reading import section
 
-from adaptlab.measurements.results import Started, TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import Started, TheoryChecked
+from adaptlab.runs.theory_report import Check
 from adaptlab.studies.study import StudySpec
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules

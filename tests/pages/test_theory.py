@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_principal
 from tests.pages.made_up import SPEC
 
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import TheoryChecked
+from adaptlab.runs.theory_report import Check
 from adaptlab_api.app import create_app
 from adaptlab_services.jobs import jobs
 from adaptlab_services.settings import Settings

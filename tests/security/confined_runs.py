@@ -17,7 +17,7 @@ from typing import Any
 from tests.stand_ins import Observer, checkpoint_of
 from tests.worker.runners import Given, complete, finish, refusal, runner
 
-from adaptlab.measurements.results import CheckpointWritten, TrainingSaved
+from adaptlab.runs.events import CheckpointWritten, TrainingSaved
 from adaptlab.runs.inputs import PlacedInputs
 from adaptlab.specs.resolved import Resolved
 

@@ -27,9 +27,9 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 HUGE, LARGE = 1e308, 2**31 - 1
 MAP, WEIGHTS, STATE = Path("map.npy"), Path("weights.safetensors"), Path("state.safetensors")

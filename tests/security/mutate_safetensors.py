@@ -23,12 +23,12 @@ from tests.folders import WEIGHTS, a_model_folder
 from tests.making import a_pretrain_spec, a_resolved_job
 from tests.security.safetensors_mutations import mutated, parts_of
 
-from adaptlab.engine.checkpoint import read_tensors
-from adaptlab.engine.huggingface import load_folder
-from adaptlab.engine.memory import forget_peak, peak_bytes
-from adaptlab.engine.outcome import TrainingOutcome
-from adaptlab.engine.plan import make_plan
-from adaptlab.engine.training_state import TrainingState, read_state, write_state
+from adaptlab.engine.kernels.memory import forget_peak, peak_bytes
+from adaptlab.engine.models.checkpoint import read_tensors
+from adaptlab.engine.models.huggingface import load_folder
+from adaptlab.engine.models.plan import make_plan
+from adaptlab.engine.training.outcome import TrainingOutcome
+from adaptlab.engine.training.training_state import TrainingState, read_state, write_state
 from adaptlab.errors import BadCheckpoint, BadModelFolder
 
 Tensors = Mapping[str, torch.Tensor]

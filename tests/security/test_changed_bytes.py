@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_ledger
 from tests.worker.conftest import Control, Processes, Watched
 
-from adaptlab.measurements.results import TrainingSaved
+from adaptlab.runs.events import TrainingSaved
 from adaptlab_db.tables import ArtifactChunk
 
 STATE = b"a sound training state"

@@ -19,7 +19,7 @@ from tests.making import (
 )
 from tests.security.hostile_reports import an_attacked_spec, false_reports, send
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
     AttentionMapRow,
@@ -36,7 +36,7 @@ from adaptlab_db.tables import (
 )
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.limits import quotas
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import collect

@@ -18,14 +18,15 @@ from tests.security.neighbour_attacks import ATTEMPTS, Outcomes
 from tests.worker.conftest import ROOT
 
 from adaptlab_services.settings import Settings
-from adaptlab_worker import confinement, landlock, slot_settings, trainer_user
-from adaptlab_worker.own_users import TRAINER_USERS
-from adaptlab_worker.protocol import Ended, Message, RunRequest
-from adaptlab_worker.scratch import SlotFolders
-from adaptlab_worker.slot_settings import slot_options
-from adaptlab_worker.trainer_groups import trainer_groups
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
-from adaptlab_worker.trainer_user import TrainerUser, user_of_slot
+from adaptlab_worker.confinement import confinement, landlock, trainer_user
+from adaptlab_worker.confinement.own_users import TRAINER_USERS
+from adaptlab_worker.confinement.trainer_user import TrainerUser, user_of_slot
+from adaptlab_worker.loop import slot_settings
+from adaptlab_worker.loop.slot_settings import slot_options
+from adaptlab_worker.trainer.protocol import Ended, Message, RunRequest
+from adaptlab_worker.trainer.scratch import SlotFolders
+from adaptlab_worker.trainer.trainer_groups import trainer_groups
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 ROOT_USER = 0
 SLOTS = TRAINER_USERS[-3:-1]

@@ -18,7 +18,7 @@ from tests.making import a_base_model, a_job, a_pretrain_spec
 from tests.worker.conftest import Processes, Watched
 
 from adaptlab_services.settings import Settings
-from adaptlab_worker.app import doorbell_queue
+from adaptlab_worker.loop.app import doorbell_queue
 
 HOOK = """
 import os, sys

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from adaptlab_worker.landlock import version
+from adaptlab_worker.confinement.landlock import version
 
 CACHES = Path("/proc/sys/vm/drop_caches")
 READ = ("/proc/self/status", "/proc/meminfo", "/proc/sys/kernel/osrelease")
 READER = f"""
 import sys
 from pathlib import Path
-from adaptlab_worker.landlock import FileRules, restrict
+from adaptlab_worker.confinement.landlock import FileRules, restrict
 
 restrict(FileRules(readable=("/proc/self", "/proc/meminfo", "/proc/sys", "/usr", *sys.path[1:])))
 

@@ -8,12 +8,12 @@ import pytest
 from tests.worker.conftest import ROOT
 from tests.worker.endings import end_by_a_run
 
-from adaptlab_worker.confinement import TrainerLimits
-from adaptlab_worker.memory_kills import MemoryKills
-from adaptlab_worker.run_failures import trainer_gone
-from adaptlab_worker.scratch import SlotFolders
-from adaptlab_worker.shared_memory import shared_bytes
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+from adaptlab_worker.attempt.run_failures import trainer_gone
+from adaptlab_worker.confinement.confinement import TrainerLimits
+from adaptlab_worker.trainer.memory_kills import MemoryKills
+from adaptlab_worker.trainer.scratch import SlotFolders
+from adaptlab_worker.trainer.shared_memory import shared_bytes
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 GIB = 2**30
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

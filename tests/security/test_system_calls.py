@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from tests.worker.conftest import ROOT
 
-from adaptlab_worker.confinement import TrainerLimits
-from adaptlab_worker.installation import file_rules
-from adaptlab_worker.system_call_numbers import AARCH64, X86_64, system_calls
-from adaptlab_worker.system_calls import MACHINES, can_refuse
-from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
+from adaptlab_worker.confinement.confinement import TrainerLimits
+from adaptlab_worker.confinement.installation import file_rules
+from adaptlab_worker.confinement.system_call_numbers import AARCH64, X86_64, system_calls
+from adaptlab_worker.confinement.system_calls import MACHINES, can_refuse
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, trainer_environment
 
 GIB = 2**30
 FORBIDDEN, MISSING = "EACCES", "ENOSYS"
@@ -52,7 +52,9 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def outcomes(receiver: Path, limits: TrainerLimits | None) -> Outcomes:
     """What came of everything that was tried, confined or not."""
-    confined = [] if limits is None else ["adaptlab_worker.confined", limits.model_dump_json()]
+    confined = (
+        [] if limits is None else ["adaptlab_worker.confinement.confined", limits.model_dump_json()]
+    )
     tried = subprocess.run(
         [sys.executable, "-m", *confined, f"{__package__}.forbidden_calls", str(receiver)],
         cwd=ROOT,
@@ -126,7 +128,7 @@ def test_threads_that_are_pinned_by_the_environment_start() -> None:
     script = f"import sys; sys.argv = ['x']; {code}"
     limits = TrainerLimits(memory_bytes=4 * GIB).model_dump_json()
     confine = (
-        "from adaptlab_worker.confinement import Limits, confine; "
+        "from adaptlab_worker.confinement.confinement import Limits, confine; "
         f"confine(Limits.model_validate_json({limits!r})); {script}"
     )
     done = subprocess.run(

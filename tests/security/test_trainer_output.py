@@ -9,11 +9,11 @@ from itertools import count
 import pytest
 
 from adaptlab_services.log_formats import FORMAT_VARIABLE
-from adaptlab_worker.trainer_output import BURST_BYTES, TrainerOutput
+from adaptlab_worker.trainer.trainer_output import BURST_BYTES, TrainerOutput
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of Linux's trainers")
 OWN = "2026-01-01 00:00:00,000 INFO trainer: runs train on the CPU job_id=1"
-FORGED = "2026-01-01 00:00:00,000 INFO adaptlab_worker.launcher: worker 1 serves gpu"
+FORGED = "2026-01-01 00:00:00,000 INFO adaptlab_worker.loop.launcher: worker 1 serves gpu"
 
 
 def written(content: bytes) -> list[str]:
@@ -44,7 +44,12 @@ def test_no_line_looks_like_two_or_like_another(sign: str) -> None:
 
 def test_in_json_the_source_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORMAT_VARIABLE, "json")
-    forged = {"level": "error", "logger": "adaptlab_worker.launcher", "message": "x", "process": 1}
+    forged = {
+        "level": "error",
+        "logger": "adaptlab_worker.loop.launcher",
+        "message": "x",
+        "process": 1,
+    }
     lines = [json.loads(line) for line in written(json.dumps(forged).encode() + b"\nplain\n[1]\n")]
     assert [lines[0][name] for name in ("level", "logger", "message")] == ["error", "trainer", "x"]
     assert lines[0]["process"] != 1

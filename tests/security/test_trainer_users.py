@@ -9,11 +9,11 @@ import pytest
 from tests.watching import until
 from tests.worker.conftest import Processes
 
-from adaptlab_worker.own_users import TRAINER_USERS
-from adaptlab_worker.trainer_user import TrainerUser, user_of_slot
+from adaptlab_worker.confinement.own_users import TRAINER_USERS
+from adaptlab_worker.confinement.trainer_user import TrainerUser, user_of_slot
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-MODULE = b"adaptlab_worker.trainer\0"
+MODULE = b"adaptlab_worker.trainer.trainer\0"
 
 
 def test_each_slot_has_an_id_of_its_own() -> None:

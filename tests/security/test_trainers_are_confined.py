@@ -26,21 +26,25 @@ from tests.worker.conftest import (
     worker_processes,
 )
 
-from adaptlab.measurements.results import CheckpointWritten
+from adaptlab.runs.events import CheckpointWritten
 from adaptlab.runs.inputs import LocalFile, PlacedInputs
 from adaptlab_db.tables import CheckpointRow
 from adaptlab_services.settings import Settings
-from adaptlab_worker import own_users
-from adaptlab_worker.confinement import LARGEST_FILE, OPEN_FILES, TrainerLimits
+from adaptlab_worker.confinement import own_users
+from adaptlab_worker.confinement.confinement import LARGEST_FILE, OPEN_FILES, TrainerLimits
+from adaptlab_worker.confinement.installation import OF_THE_KERNEL, file_rules
+from adaptlab_worker.confinement.landlock import FileRules, can_keep_signals_inside
+from adaptlab_worker.confinement.own_users import TRAINER_USERS
+from adaptlab_worker.confinement.trainer_user import TrainerUser, trainer_user
 from adaptlab_worker.errors import TrainerUserBarred
-from adaptlab_worker.installation import OF_THE_KERNEL, file_rules
-from adaptlab_worker.landlock import FileRules, can_keep_signals_inside
-from adaptlab_worker.own_users import TRAINER_USERS
-from adaptlab_worker.protocol import Ended, Message, RunRequest
-from adaptlab_worker.scratch import SlotFolders
-from adaptlab_worker.slot_settings import slot_options
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess, trainer_environment
-from adaptlab_worker.trainer_user import TrainerUser, trainer_user
+from adaptlab_worker.loop.slot_settings import slot_options
+from adaptlab_worker.trainer.protocol import Ended, Message, RunRequest
+from adaptlab_worker.trainer.scratch import SlotFolders
+from adaptlab_worker.trainer.trainer_process import (
+    TrainerOptions,
+    TrainerProcess,
+    trainer_environment,
+)
 
 GIB = 2**30
 NOBODY = "nobody"
@@ -173,7 +177,12 @@ def test_the_network_is_open_only_where_that_was_asked_for(*, network: bool) -> 
     limits = TrainerLimits(memory_bytes=GIB, network=network)
     tried = subprocess.run(
         [
-            *(sys.executable, "-m", "adaptlab_worker.confined", limits.model_dump_json()),
+            *(
+                sys.executable,
+                "-m",
+                "adaptlab_worker.confinement.confined",
+                limits.model_dump_json(),
+            ),
             f"{__package__}.knocking",
         ],
         cwd=ROOT,

@@ -20,13 +20,14 @@ import adaptlab_worker
 from adaptlab.runs.inputs import LocalFile, PlacedInputs
 from adaptlab_services.settings import Settings
 from adaptlab_stack.servers import embedded_servers
-from adaptlab_worker import confinement, landlock, slot_settings, trainer_user
+from adaptlab_worker.confinement import confinement, landlock, trainer_user
+from adaptlab_worker.confinement.own_users import POSTGRES_USERS, TRAINER_USERS
 from adaptlab_worker.errors import TrainerUserBarred
-from adaptlab_worker.own_users import POSTGRES_USERS, TRAINER_USERS
-from adaptlab_worker.protocol import Ended, Message, RunRequest
-from adaptlab_worker.scratch import SlotFolders
-from adaptlab_worker.slot_settings import slot_options
-from adaptlab_worker.trainer_process import TrainerProcess
+from adaptlab_worker.loop import slot_settings
+from adaptlab_worker.loop.slot_settings import slot_options
+from adaptlab_worker.trainer.protocol import Ended, Message, RunRequest
+from adaptlab_worker.trainer.scratch import SlotFolders
+from adaptlab_worker.trainer.trainer_process import TrainerProcess
 
 RUNNER = f"{__package__}.trainer_attacks:attack"
 WITHOUT_FILE_RULES = "this kernel lacks Landlock"
@@ -253,7 +254,7 @@ def test_a_kernel_without_rules_for_files_is_logged(
 @needs_file_rules
 def test_what_a_trainer_is_given_to_read_ends_at_the_data_folder(tmp_path: Path) -> None:
     """As where the data folder is in a source tree that PYTHONPATH names."""
-    from adaptlab_worker.installation import file_rules
+    from adaptlab_worker.confinement.installation import file_rules
 
     for name in ("tree/package/module.py", "tree/.adaptlab/token", "tree/setup.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

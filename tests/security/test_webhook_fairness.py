@@ -18,7 +18,7 @@ from tests.receiving import Receiver, a_webhook, open_to_loopback, receiving
 
 from adaptlab_db.tables import WebhookDelivery
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import claims
+from adaptlab_services.webhooks import due_deliveries as claims
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.delivering import Deliveries
 from adaptlab_services.webhooks.sending import WebhookRequest, send

@@ -15,9 +15,9 @@ from tests.making import (
     weights_content,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
 

@@ -20,7 +20,7 @@ from tests.making import (
 )
 from tests.watching import statements
 
-from adaptlab.measurements.results import Usage
+from adaptlab.runs.events import Usage
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import event_types, job
 from tests.making import a_job, a_made_up_ledger, a_pretrain_spec, a_worker
 
-from adaptlab.measurements.results import TrainingSaved
+from adaptlab.runs.events import TrainingSaved
 from adaptlab_db.tables import AttemptRow, Job
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 Sessions = sessionmaker[Session]
 MINUTE = 60.0

@@ -19,9 +19,9 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements import results
-from adaptlab.measurements.reported_answers import ExpectedAnswers
-from adaptlab.measurements.results import AnswerText, Excerpt, ShownItem
+from adaptlab.runs import events as results
+from adaptlab.runs.events import AnswerText, Excerpt, ShownItem
+from adaptlab.runs.reported_answers import ExpectedAnswers
 from adaptlab_answers.item_answers import ItemAnswers
 from adaptlab_services.errors import ResourceNotFound
 from adaptlab_services.jobs import jobs

@@ -29,7 +29,7 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
-from adaptlab.measurements.results import Progress
+from adaptlab.runs.events import Progress
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
@@ -37,8 +37,8 @@ from adaptlab_services.leases import lease_ends, leases
 from adaptlab_services.leases.claiming import queues_with_work
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.leases.reaping import ReapedLeases, reap
-from adaptlab_services.lifecycle import claims
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle import held_leases as claims
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.settings import Settings
 

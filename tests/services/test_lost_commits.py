@@ -11,14 +11,14 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_job, a_worker, an_adapt_spec
 
-from adaptlab.measurements.results import MetricPoint, Metrics, Progress, TrainingSaved
+from adaptlab.runs.events import MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db.tables import AttemptRow, Job, JobEvent, TrainingStateRow, Worker
 from adaptlab_db.tables import MetricPointRow as Point
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import leases, recording
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.leases.reaping import reap
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 
 Sessions = sessionmaker[Session]
 Write = Callable[[DatabaseLedger, Claim], object]

@@ -18,7 +18,7 @@ from tests.making import (
     an_evaluation,
 )
 
-from adaptlab.measurements import results
+from adaptlab.runs import events as results
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import JobMetric
 from adaptlab_services.lifecycle.metric_summaries import CURVES, SeedMetric, catalogue, summary

@@ -22,13 +22,13 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements import results as measured
+from adaptlab.runs import events as measured
 from adaptlab.specs.spec import ImportSpec
 from adaptlab_db.tables import Job
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle import claims
+from adaptlab_services.lifecycle import held_leases as claims
 from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.results import results

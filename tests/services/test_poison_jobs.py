@@ -10,7 +10,7 @@ from adaptlab_db.tables import Job
 from adaptlab_services.leases import leases
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.leases.reaping import reap
-from adaptlab_services.lifecycle.poison import fingerprint
+from adaptlab_services.lifecycle.error_fingerprints import fingerprint
 from adaptlab_services.lifecycle.transitions import Reason
 
 ERROR = "ValueError: head 3 of /tmp/attempt-7xq/w.npy is empty (0x7f32aa)"

@@ -10,9 +10,9 @@ from tests.reproducing import Run, as_published, run_all
 from tests.watching import statements
 
 from adaptlab.errors import InvalidSpec, UnknownName
-from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.recipes import StudyReport

@@ -26,7 +26,8 @@ from tests.making import (
 from tests.services.recorded import MAP, WEIGHTS, a_whole_run, record_a_whole_run
 from tests.watching import statements
 
-from adaptlab.measurements import reports, results
+from adaptlab.runs import allowed as reports
+from adaptlab.runs import events as results
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import (
     AttemptRow,
@@ -47,7 +48,7 @@ from adaptlab_services.errors import LeaseLost, ReportRefused
 from adaptlab_services.leases import recording
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.leases.reaping import reap
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

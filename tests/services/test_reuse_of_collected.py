@@ -14,7 +14,7 @@ from tests.making import (
     an_environment,
 )
 
-from adaptlab.measurements.results import Started
+from adaptlab.runs.events import Started
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.studies import StudyView
 from adaptlab_db.artifacts import ArtifactStore

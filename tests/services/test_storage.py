@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger
 from tests.watching import nobody_works, until
 
-from adaptlab.measurements.results import TrainingSaved
+from adaptlab.runs.events import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone, ArtifactNotFound, StoreUnreachable
 from adaptlab_db.migrate import scratch_database, upgrade
@@ -28,7 +28,7 @@ from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import BytesPlace, StoreName, Stores, owner_of
 from adaptlab_db.tables import Artifact, CheckpointRow
 from adaptlab_services.errors import LedgerUnreachable
-from adaptlab_services.lifecycle.claims import Lease
+from adaptlab_services.lifecycle.held_leases import Lease
 from adaptlab_services.storage import collecting
 from adaptlab_services.storage.collecting import Collected, Retention, collect
 from adaptlab_services.storage.moving_artifacts import move_artifacts

@@ -22,7 +22,7 @@ from tests.making import (
 from tests.watching import somebody_waits, statements, until
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.results import Started
+from adaptlab.runs.events import Started
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab.studies.study_expansion import expand

@@ -15,9 +15,9 @@ from tests.making import (
 )
 from tests.watching import somebody_waits, until
 
-from adaptlab.measurements.results import Started, TheoryChecked
-from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.runs.events import Started, TheoryChecked
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import TheorySpec
 from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.studies import StudyPreview, StudyView

@@ -19,9 +19,9 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.results import CheckpointWritten, TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import CheckpointWritten, TheoryChecked
 from adaptlab.runs.inputs import AdapterFile, InputFile
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_services.errors import LeaseLost

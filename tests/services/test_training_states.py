@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import WAYS, ledger_by
 from tests.making import a_claim, a_job, an_adapt_spec, an_environment, metric_points
 
-from adaptlab.measurements.results import Metrics, Started, TrainingSaved
+from adaptlab.runs.events import Metrics, Started, TrainingSaved
 from adaptlab.runs.inputs import InputFile, SavedTraining
 from adaptlab_db.tables import Artifact, Job, JobEvent, MetricPointRow, TrainingStateRow
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

@@ -37,8 +37,9 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
-from adaptlab_services.webhooks import claims, sending
-from adaptlab_services.webhooks.claims import MOST_ATTEMPTS, delay_after
+from adaptlab_services.webhooks import due_deliveries as claims
+from adaptlab_services.webhooks import sending
+from adaptlab_services.webhooks.due_deliveries import MOST_ATTEMPTS, delay_after
 from adaptlab_services.webhooks.signing import new_secret
 from adaptlab_stack.ports import HeldPort
 

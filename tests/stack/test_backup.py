@@ -16,14 +16,14 @@ from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_princ
 from typer import Typer
 from typer.testing import CliRunner
 
-from adaptlab.measurements.results import TrainingSaved
+from adaptlab.runs.events import TrainingSaved
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, streamed
 from adaptlab_db.errors import ArtifactGone, TablesTooOld
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import close
 from adaptlab_db.tables import Artifact, CheckpointRow, Job, TrainingStateRow, Worker
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads

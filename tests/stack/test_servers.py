@@ -24,7 +24,7 @@ from adaptlab_stack.errors import (
 from adaptlab_stack.identity import NOBODY
 from adaptlab_stack.postgres import WAL_BUFFERS, EmbeddedPostgres
 from adaptlab_stack.servers import Servers, embedded_servers
-from adaptlab_worker.own_users import POSTGRES_USERS
+from adaptlab_worker.confinement.own_users import POSTGRES_USERS
 
 
 def plain(url: str) -> str:

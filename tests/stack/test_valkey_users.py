@@ -31,7 +31,12 @@ from adaptlab_stack.process import ProcessSpec
 from adaptlab_stack.supervisor import Supervisor
 from adaptlab_stack.valkey import EmbeddedValkey
 from adaptlab_stack.waiting import Polling
-from adaptlab_worker.app import MAINTENANCE_QUEUE, celery_app, doorbell_queue, pending_doorbells
+from adaptlab_worker.loop.app import (
+    MAINTENANCE_QUEUE,
+    celery_app,
+    doorbell_queue,
+    pending_doorbells,
+)
 
 BUCKET = "adaptlab:bucket:writes:1"
 DOORBELLS = doorbell_queue("cpu")

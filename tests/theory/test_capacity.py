@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH, TINY_OF_EACH, adaptation, base_tensors
 
-from adaptlab.engine.model import Model
+from adaptlab.engine.models.model import Model
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.formal import Formal
 from adaptlab.families.minigpt import MiniGPT

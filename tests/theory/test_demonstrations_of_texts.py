@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.reports import Expected
-from adaptlab.measurements.results import CheckpointWritten, TheoryChecked
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.events import CheckpointWritten, TheoryChecked
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import resolve_theory

@@ -7,7 +7,7 @@ import torch
 from tests.engine.making import SMALL_OF_EACH
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, merged
+from adaptlab.engine.models.attachments import Attachments, merged
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.methods.lora import Lora

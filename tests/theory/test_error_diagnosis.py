@@ -10,7 +10,7 @@ from tests.texts import stored
 from torch import Tensor
 
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.tasks.text_classification import TextClassification
 from adaptlab.text.tokeniser import BYTES_VOCABULARY

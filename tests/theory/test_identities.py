@@ -13,7 +13,7 @@ from tests.engine.making import (
     trainables,
 )
 
-from adaptlab.engine.model import Model
+from adaptlab.engine.models.model import Model
 from adaptlab.families.formal import AttentionLayer, Formal, Head
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning

@@ -10,8 +10,8 @@ from tests.engine.plain import plain_logits
 from torch import Tensor
 
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.family import Family
+from adaptlab.runs.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory import demonstrated
 from adaptlab.theory.asking import Asked, asked_episodes

@@ -7,7 +7,7 @@ from tests.engine.plain import plain_logits
 from torch import Tensor
 
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory.asking import Asked, asked_episodes
 from adaptlab.theory.checks import label_attention as check_of_attention

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.tasks.episodes import Episodes
 from adaptlab.theory.asking import asked_episodes
 from adaptlab.theory.checks import saliency as check_of_saliency

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH
 
-from adaptlab.engine.attachments import merged
+from adaptlab.engine.models.attachments import merged
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer
 from adaptlab.methods.lora import Lora

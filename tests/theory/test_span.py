@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.engine.making import SMALL_OF_EACH
 
-from adaptlab.engine.attachments import Attachments, merged
+from adaptlab.engine.models.attachments import Attachments, merged
 from adaptlab.errors import AdaptlabError
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning

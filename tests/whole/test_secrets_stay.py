@@ -154,7 +154,7 @@ def trainers(stack: Stack) -> dict[str, str]:
     found: dict[str, str] = {}
     for process in psutil.Process(stack.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if "adaptlab_worker.trainer" in process.cmdline():
+            if "adaptlab_worker.trainer.trainer" in process.cmdline():
                 try:
                     found[f"trainer {process.pid}"] = json.dumps(process.environ())
                 except psutil.AccessDenied:  # none but root may look into a trainer

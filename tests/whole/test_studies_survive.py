@@ -71,7 +71,7 @@ def kill_the_supervisor(stack: Stack) -> None:
     supervisor = psutil.Process(stack.pid)
     family = supervisor.children(recursive=True)
     names = {part for process in family for part in arguments_of(process)}
-    assert {"adaptlab_api", "adaptlab_worker.trainer"} <= names, "the trainer is among them"
+    assert {"adaptlab_api", "adaptlab_worker.trainer.trainer"} <= names, "the trainer is among them"
     supervisor.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=60)
     assert not alive

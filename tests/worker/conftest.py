@@ -24,11 +24,11 @@ from adaptlab_db.tables import Job, Worker
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.doorbell import messages
 from adaptlab_services.settings import Settings
-from adaptlab_worker.app import doorbell_queue
-from adaptlab_worker.room import Measure, Room
-from adaptlab_worker.scratch import AssetCache, Scratch
-from adaptlab_worker.slot import Slot, SlotOptions
-from adaptlab_worker.trainer_process import TrainerOptions
+from adaptlab_worker.attempt.disk_space import Measure, Room
+from adaptlab_worker.loop.app import doorbell_queue
+from adaptlab_worker.loop.slot import Slot, SlotOptions
+from adaptlab_worker.trainer.scratch import AssetCache, Scratch
+from adaptlab_worker.trainer.trainer_process import TrainerOptions
 
 ROOT = Path(__file__).parents[2]
 HIERARCHIES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
@@ -164,7 +164,7 @@ def a_control(parent: Path) -> Control:
 @pytest.fixture(scope="session")
 def worker_nursery() -> Iterator[Nursery]:
     """Starts workers without loading them again."""
-    opened = Nursery(["adaptlab_worker.processes", "adaptlab_worker.pull_loop"])
+    opened = Nursery(["adaptlab_worker.loop.processes", "adaptlab_worker.loop.pull_loop"])
     yield opened
     opened.close()
 

@@ -6,8 +6,8 @@ import pytest
 from tests.making import a_resolved_spec
 
 from adaptlab_worker.errors import TrainerGone
-from adaptlab_worker.protocol import RunRequest
-from adaptlab_worker.trainer_process import TrainerProcess
+from adaptlab_worker.trainer.protocol import RunRequest
+from adaptlab_worker.trainer.trainer_process import TrainerProcess
 
 
 def end_by_a_run(trainer: TrainerProcess, run: Path, match: str) -> TrainerGone:

@@ -28,7 +28,7 @@ from tests.stand_ins import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem, TrainingDiverged, TrainingStopped
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,
     Evaluated,
@@ -235,7 +235,7 @@ def held_elsewhere(
     spec: Resolved, inputs: PlacedInputs, scratch: Path, observer: "EngineObserver", **named: Any
 ) -> None:
     """The engine, which waits for `go` after a score on another base model."""
-    from adaptlab.engine.run import run  # loads torch
+    from adaptlab.running.run import run  # loads torch
 
     run(spec, inputs, scratch, _HeldElsewhere(observer), **named)
 

@@ -25,9 +25,9 @@ from adaptlab_services.lifecycle.doorbell import DOORBELL as RUNG
 from adaptlab_services.lifecycle.doorbell import messages, ring
 from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
-from adaptlab_worker import app as worker_app
-from adaptlab_worker.app import celery_app, doorbell_queue, pending_doorbells
-from adaptlab_worker.maintenance import Maintenance
+from adaptlab_worker.loop import app as worker_app
+from adaptlab_worker.loop.app import celery_app, doorbell_queue, pending_doorbells
+from adaptlab_worker.loop.maintenance import Maintenance
 
 DAY = timedelta(days=1)
 

@@ -32,7 +32,7 @@ from adaptlab_db.tables import (
 from adaptlab_services.errors import LedgerRefused
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.settings import Settings
-from adaptlab_worker.doors import open_door
+from adaptlab_worker.ledger.ledger_access import open_door
 
 Sessions = sessionmaker[Session]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "VIRTUAL_ENV")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from adaptlab_worker import trainer
+from adaptlab_worker.trainer import trainer
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_card_in_use_is_logged(
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     asked: list[torch.device] = []
     monkeypatch.setattr(
-        "adaptlab.engine.fused_dropout.dropout_fault",
+        "adaptlab.engine.kernels.fused_dropout.dropout_fault",
         lambda device: asked.append(device) or fault,
     )
     text = said(caplog)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptlab_worker import installation
-from adaptlab_worker.installation import keep_compiled_python
+from adaptlab_worker.confinement import installation
+from adaptlab_worker.confinement.installation import keep_compiled_python
 
 
 @pytest.fixture

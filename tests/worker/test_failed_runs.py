@@ -10,7 +10,7 @@ from tests.worker.conftest import Control, Processes, Watched
 
 from adaptlab.errors import BadCheckpoint, OutOfMemory
 from adaptlab_db.tables import AttemptRow
-from adaptlab_worker.run_errors import breaks_trainer, would_repeat
+from adaptlab_worker.trainer.run_errors import breaks_trainer, would_repeat
 
 
 def test_bad_jobs_cost_one_attempt_and_no_trainer(

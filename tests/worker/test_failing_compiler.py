@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adaptlab.engine import compiled
-from adaptlab.engine.compiled import forget_kernels
-from adaptlab_worker import trainer
+from adaptlab.engine.kernels import compiled
+from adaptlab.engine.kernels.compiled import forget_kernels
+from adaptlab_worker.trainer import trainer
 
 
 def test_a_trainer_without_its_kernels_exits_and_says_why(

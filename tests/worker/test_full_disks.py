@@ -22,7 +22,7 @@ from adaptlab.errors import is_disk_full
 from adaptlab_db.tables import AttemptRow, Worker
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle import workers
-from adaptlab_worker.room import LEAST_SHARE, MOST_ASKED, Room
+from adaptlab_worker.attempt.disk_space import LEAST_SHARE, MOST_ASKED, Room
 
 Sessions = sessionmaker[Session]
 TOTAL = 1000 * 2**20  # bytes

@@ -13,17 +13,17 @@ from tests.job_rows import job, new_job
 from tests.ledgers import a_worker_token
 from tests.making import a_base_model, a_job, an_adapt_spec, metric_points
 
-from adaptlab.measurements.results import Metrics, Progress, TrainingSaved
+from adaptlab.runs.events import Metrics, Progress, TrainingSaved
 from adaptlab_api.app import create_app
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import CheckpointRow, MetricPointRow, Token, TrainingStateRow, Worker
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.settings import Settings
-from adaptlab_worker import http_ledger
-from adaptlab_worker.api_connection import ApiConnection, open_connections
 from adaptlab_worker.errors import UnexpectedServerAnswer
-from adaptlab_worker.http_ledger import HttpLedger, batches
+from adaptlab_worker.ledger import http_ledger
+from adaptlab_worker.ledger.api_connection import ApiConnection, open_connections
+from adaptlab_worker.ledger.http_ledger import HttpLedger, batches
 
 Sessions = sessionmaker[Session]
 CONTENT = bytes(range(256)) * 16_384  # 4 MiB

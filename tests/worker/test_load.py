@@ -15,8 +15,8 @@ from tests.watching import until
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_worker import load
-from adaptlab_worker.load import Gpus, LoadReporter, measured
+from adaptlab_worker.loop import load
+from adaptlab_worker.loop.load import Gpus, LoadReporter, measured
 
 GIB = 2**30
 
@@ -75,7 +75,7 @@ def test_a_gpu_that_reports_nothing_is_left_out() -> None:
 
 def test_a_library_that_starts_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([None, None, library()])
-    monkeypatch.setattr("adaptlab_worker.load._library", lambda: next(found))
+    monkeypatch.setattr("adaptlab_worker.loop.load._library", lambda: next(found))
     gpus = Gpus({})
     assert [len(gpus.loads()) for _ in range(4)] == [0, 0, 3, 3]
 

@@ -19,7 +19,7 @@ def test_lines_of_worker_and_trainer_name_job_and_attempt(
     processes.end()
     lines = [json.loads(line) for line in processes.log.read_text().splitlines()]
     own = [line for line in lines if line.get("job_id") == str(job)]
-    assert {line["attempt"] for line in own if line["logger"] == "adaptlab_worker.slot"} >= {1}
+    assert {line["attempt"] for line in own if line["logger"] == "adaptlab_worker.loop.slot"} >= {1}
     of_trainer = [line for line in own if line["logger"] == "trainer"]
     assert [line["attempt"] for line in of_trainer[:1]] == (["1"] if runner == "broken" else [])
     assert any(line["message"].startswith("worker ") for line in lines)

@@ -15,7 +15,7 @@ from tests.worker.conftest import Control, Watched, runner_options, serving
 
 from adaptlab_db.tables import AttemptRow
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_worker.memory_kills import MemoryKills
+from adaptlab_worker.trainer.memory_kills import MemoryKills
 
 Sessions = sessionmaker[Session]
 OLD, NEW = "4:memory:/lab/worker\n0::/\n", "0::/lab/worker\n"
@@ -83,7 +83,7 @@ def small_group() -> Iterator[Path]:
 
 IN_A_GROUP = """
 import os, signal, subprocess, sys
-from adaptlab_worker.memory_kills import MemoryKills
+from adaptlab_worker.trainer.memory_kills import MemoryKills
 
 open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
 kills = MemoryKills()

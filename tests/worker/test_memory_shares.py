@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from adaptlab_services.settings import Settings
-from adaptlab_worker import slot_settings
-from adaptlab_worker.slot_settings import slot_options
+from adaptlab_worker.loop import slot_settings
+from adaptlab_worker.loop.slot_settings import slot_options
 
 MACHINE = 10 * 2**30
 

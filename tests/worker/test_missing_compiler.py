@@ -6,8 +6,8 @@ import pytest
 
 from adaptlab.c_compiler import WHAT_IT_COSTS
 from adaptlab_services.settings import Settings
-from adaptlab_worker import slot_settings
-from adaptlab_worker.slot_settings import slot_options
+from adaptlab_worker.loop import slot_settings
+from adaptlab_worker.loop.slot_settings import slot_options
 
 
 @pytest.mark.parametrize(

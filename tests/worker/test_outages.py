@@ -30,19 +30,19 @@ from tests.worker.conftest import (
     wait_until,
 )
 
-from adaptlab.measurements.results import Event, MetricPoint, Metrics, Progress, TrainingSaved
+from adaptlab.runs.events import Event, MetricPoint, Metrics, Progress, TrainingSaved
 from adaptlab_db import tables
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
 from adaptlab_services.jobs import jobs
 from adaptlab_services.leases.leases import NO_ARTIFACTS, Command, DatabaseLedger
 from adaptlab_services.leases.reaping import reap
-from adaptlab_services.lifecycle.claims import Claim, Lease
-from adaptlab_worker.attempt import Attempt
-from adaptlab_worker.patience import Patience
-from adaptlab_worker.protocol import Ended
-from adaptlab_worker.recorder import MOST_WAITING, Recorder, without_overtaken
-from adaptlab_worker.scratch import AssetCache
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+from adaptlab_services.lifecycle.held_leases import Claim, Lease
+from adaptlab_worker.attempt.attempt import Attempt
+from adaptlab_worker.attempt.recorder import MOST_WAITING, Recorder, without_overtaken
+from adaptlab_worker.attempt.waiting_limits import Patience
+from adaptlab_worker.trainer.protocol import Ended
+from adaptlab_worker.trainer.scratch import AssetCache
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 LEASE_SECONDS = 3.0
 STRICT_SECONDS = 8.0

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from adaptlab_db.tables import JobEvent, Worker
 from adaptlab_worker.__main__ import program
-from adaptlab_worker.pull_loop import AGAIN_SECONDS
+from adaptlab_worker.loop.pull_loop import AGAIN_SECONDS
 
 Sessions = sessionmaker[Session]
 NOBODY = "redis://127.0.0.1:1/0"  # no broker listens there

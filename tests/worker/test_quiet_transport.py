@@ -9,8 +9,8 @@ from tests.worker.conftest import PATIENCE
 
 from adaptlab_services.lifecycle.doorbell import ring
 from adaptlab_services.settings import Settings
-from adaptlab_worker.app import celery_app, doorbell_queue, pending_doorbells
-from adaptlab_worker.quiet_transport import LISTEN_SECONDS
+from adaptlab_worker.loop.app import celery_app, doorbell_queue, pending_doorbells
+from adaptlab_worker.loop.quiet_transport import LISTEN_SECONDS
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from adaptlab_services.settings import Settings
-from adaptlab_worker import slot_settings, trainer_user
-from adaptlab_worker.confinement import TrainerLimits
+from adaptlab_worker.confinement import trainer_user
+from adaptlab_worker.confinement.confinement import TrainerLimits
 from adaptlab_worker.errors import TorchMissing, TrainerUserBarred
-from adaptlab_worker.slot_settings import slot_options
+from adaptlab_worker.loop import slot_settings
+from adaptlab_worker.loop.slot_settings import slot_options
 
 LIMITS = TrainerLimits(memory_bytes=2**30)
 

@@ -16,8 +16,8 @@ from tests.outages import outage
 from adaptlab_db.tables import Job
 from adaptlab_services.outages import is_outage
 from adaptlab_stack.servers import Servers
-from adaptlab_worker import reaper
-from adaptlab_worker.reaper import Reaper
+from adaptlab_worker.loop import reaper
+from adaptlab_worker.loop.reaper import Reaper
 
 Sessions = sessionmaker[Session]
 INTERVAL = 5.0

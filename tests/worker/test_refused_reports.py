@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.job_rows import job
 from tests.making import a_claim, a_job, a_pretrain_spec, metric_points
 
-from adaptlab.measurements.results import Event, Metrics
+from adaptlab.runs.events import Event, Metrics
 from adaptlab_services.leases.leases import NO_ARTIFACTS, DatabaseLedger
-from adaptlab_services.lifecycle.claims import Lease
-from adaptlab_worker.attempt import Attempt
-from adaptlab_worker.protocol import Ended
-from adaptlab_worker.recorder import Recorder
+from adaptlab_services.lifecycle.held_leases import Lease
+from adaptlab_worker.attempt.attempt import Attempt
+from adaptlab_worker.attempt.recorder import Recorder
+from adaptlab_worker.trainer.protocol import Ended
 
 Sessions = sessionmaker[Session]
 

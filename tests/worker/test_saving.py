@@ -4,9 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from adaptlab.measurements.results import TrainingSaved
-from adaptlab_worker.saving import STATE_BYTES_PER_SECOND, SaveTimes
-from adaptlab_worker.trainer import PipeObserver
+from adaptlab.runs.events import TrainingSaved
+from adaptlab_worker.trainer.save_times import STATE_BYTES_PER_SECOND, SaveTimes
+from adaptlab_worker.trainer.trainer import PipeObserver
 
 
 def times(size: int, until: int) -> list[int]:

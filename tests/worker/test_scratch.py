@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from adaptlab_worker.errors import DamagedArtifact
-from adaptlab_worker.scratch import AssetCache, Scratch
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+from adaptlab_worker.trainer.scratch import AssetCache, Scratch
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 
 class Source:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from adaptlab_worker.batch_job import allocation_of, seconds_until
 from adaptlab_worker.errors import NoEndKnown
-from adaptlab_worker.pull_loop import AGAIN_SECONDS, PullOptions, Signals, limits_of
-from adaptlab_worker.shift import ENDLESS, Shift, ShiftLimits
+from adaptlab_worker.loop.batch_job import allocation_of, seconds_until
+from adaptlab_worker.loop.pull_loop import AGAIN_SECONDS, PullOptions, Signals, limits_of
+from adaptlab_worker.loop.work_limits import ENDLESS, Shift, ShiftLimits
 
 
 class Clock:

@@ -29,11 +29,12 @@ from tests.worker.conftest import (
     wait_until,
 )
 
-from adaptlab.measurements.results import Metrics, Progress
+from adaptlab.runs.events import Metrics, Progress
 from adaptlab_db.tables import AttemptRow, Job
 from adaptlab_stack.servers import Servers
-from adaptlab_worker.patience import Patience, StallTimer
-from adaptlab_worker.protocol import (
+from adaptlab_worker.attempt.spool import Spool
+from adaptlab_worker.attempt.waiting_limits import Patience, StallTimer
+from adaptlab_worker.trainer.protocol import (
     Ended,
     LeaseKept,
     MessageReader,
@@ -42,8 +43,7 @@ from adaptlab_worker.protocol import (
     StillHere,
     frame_of,
 )
-from adaptlab_worker.spool import Spool
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 Sessions = sessionmaker[Session]
 QUICK = {"ADAPTLAB_LEASE_SECONDS": "3", "ADAPTLAB_HEARTBEAT_SECONDS": "0.3"}
@@ -140,7 +140,7 @@ def spoken_to(
                 ours.send_bytes(frame_of(StillHere()))
 
     speaking = threading.Thread(target=speak)
-    module = ["-m", "adaptlab_worker.trainer", str(theirs.fileno()), str(os.getpid())]
+    module = ["-m", "adaptlab_worker.trainer.trainer", str(theirs.fileno()), str(os.getpid())]
     process = subprocess.Popen(
         [sys.executable, *module, str(silence), f"tests.worker.runners:{runner}"],
         pass_fds=(theirs.fileno(),),

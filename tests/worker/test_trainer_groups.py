@@ -12,12 +12,12 @@ from tests.worker.conftest import ROOT
 from tests.worker.endings import end_by_a_run
 
 from adaptlab.control_groups import controllers, delegated_group
-from adaptlab_worker.confinement import TrainerLimits
+from adaptlab_worker.attempt.run_failures import trainer_gone
+from adaptlab_worker.confinement.confinement import TrainerLimits
 from adaptlab_worker.errors import TrainerGone
-from adaptlab_worker.memory_kills import MemoryKills
-from adaptlab_worker.run_failures import trainer_gone
-from adaptlab_worker.trainer_groups import TrainerGroups, set_limits, trainer_groups
-from adaptlab_worker.trainer_process import TrainerOptions, TrainerProcess
+from adaptlab_worker.trainer.memory_kills import MemoryKills
+from adaptlab_worker.trainer.trainer_groups import TrainerGroups, set_limits, trainer_groups
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
 
 GIB = 2**30
 MARK = "user.delegate"
@@ -139,7 +139,7 @@ def test_the_worker_makes_room_in_a_group_that_has_processes(
     group: Path, controller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Controllers can be enabled only where no process is."""
-    monkeypatch.setattr("adaptlab_worker.trainer_groups.CONTROLLERS", (controller,))
+    monkeypatch.setattr("adaptlab_worker.trainer.trainer_groups.CONTROLLERS", (controller,))
     with subprocess.Popen(["sleep", "60"]) as neighbour:
         (group / "cgroup.procs").write_text(str(neighbour.pid))
         with pytest.raises(OSError, match="busy"):
@@ -154,7 +154,7 @@ def test_the_worker_makes_room_in_a_group_that_has_processes(
 
 IN_A_GROUP = """
 import sys
-from adaptlab_worker.confinement import Limits, confine
+from adaptlab_worker.confinement.confinement import Limits, confine
 confine(Limits.model_validate_json(sys.argv[1]))
 held = [bytearray(b"x" * 2**20) for _ in range(300)]
 """

@@ -10,11 +10,11 @@ from tests.making import a_job, a_ledger, a_pretrain_spec, a_principal
 from tests.worker.conftest import PATIENCE, ROOT, Control, Watched, wait_for_threads
 
 from adaptlab_services.jobs import jobs
-from adaptlab_worker import attempt
-from adaptlab_worker.launcher import Launcher
-from adaptlab_worker.slot import SlotOptions
-from adaptlab_worker.trainer_process import TrainerOptions
-from adaptlab_worker.wake import Wake
+from adaptlab_worker.attempt import attempt
+from adaptlab_worker.loop.launcher import Launcher
+from adaptlab_worker.loop.slot import SlotOptions
+from adaptlab_worker.trainer.pipe_wake import Wake
+from adaptlab_worker.trainer.trainer_process import TrainerOptions
 
 NEVER = 3600.0
 

@@ -46,7 +46,7 @@ from adaptlab_db.tables import (
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
-from adaptlab_worker.trainer_process import TrainerOptions, trainer_environment
+from adaptlab_worker.trainer.trainer_process import TrainerOptions, trainer_environment
 
 CAPTURE = {"attention": {"samples": 1}}
 SPEC = a_pretrain_spec(seeds=1, capture=CAPTURE)

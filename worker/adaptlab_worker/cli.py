@@ -90,13 +90,13 @@ def worker(
     options_given = (once, drain, max_jobs, idle_timeout is not None, until, queue, scratch, server)
     if not any(options_given):
         with uncollected():  # late: the command line starts quickly
-            from adaptlab_worker.processes import run_worker
+            from adaptlab_worker.loop.processes import run_worker
 
         raise typer.Exit(run_worker(slots, runner, save_within))
     _check(once=once, drain=drain, slots=slots, max_jobs=max_jobs, idle_timeout=idle_timeout)
     with uncollected():  # late, as above
         from adaptlab_worker.errors import NoEndKnown
-        from adaptlab_worker.pull_loop import PullOptions, run_pull_worker
+        from adaptlab_worker.loop.pull_loop import PullOptions, run_pull_worker
 
     options = PullOptions(
         slots=slots,
@@ -119,7 +119,7 @@ def worker(
 def beat() -> None:
     """Run the scheduler of the workers' periodic duties; one is enough."""
     with uncollected():  # late: the command line must start quickly
-        from adaptlab_worker.processes import run_beat
+        from adaptlab_worker.loop.processes import run_beat
 
     run_beat()
 

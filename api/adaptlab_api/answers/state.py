@@ -9,7 +9,7 @@ from adaptlab_api.answers.feed import Feed
 from adaptlab_api.limits.auditing import AuditWriter
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.request_counts import RequestCounts
-from adaptlab_api.limits.turns import Turns
+from adaptlab_api.limits.thread_turns import Turns
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.dataset_files import DatasetRoots

@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from adaptlab_api.answers.state import Resources, resources_of
-from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_services.people import admission
 from adaptlab_services.people.admission import Admitted
 

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.limits.auditing import SAFE_METHODS
-from adaptlab_api.limits.turns import Turn, Turns
+from adaptlab_api.limits.thread_turns import Turn, Turns
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 

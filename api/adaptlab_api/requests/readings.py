@@ -13,7 +13,7 @@ from starlette.responses import Response
 from adaptlab.values import Value
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import resources_of
-from adaptlab_api.limits.turns import Turn, turn_of
+from adaptlab_api.limits.thread_turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import principal_of, units_of
 from adaptlab_services.models import task_files
 from adaptlab_services.models.record_datasets import ReadingLimits

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from adaptlab.measurements.results import AttentionSource
+from adaptlab.runs.events import AttentionSource
 from adaptlab_answers.attention import Maps
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.files import file_answer

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.streaming import Pieces
-from adaptlab_api.limits.turns import Turn, turn_of
+from adaptlab_api.limits.thread_turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.routing import api_router

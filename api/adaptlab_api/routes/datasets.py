@@ -13,7 +13,7 @@ from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.doors.time_limit import SLOW_FACTOR
-from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import (
     ResourcesDep,

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from adaptlab_answers.jobs import EventPage, EventView, ProgressNews
 from adaptlab_api.answers.answers import json_answer
 from adaptlab_api.answers.feed import Watch
-from adaptlab_api.limits.turns import Turn, turn_of
+from adaptlab_api.limits.thread_turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import ResourcesDep, Units, UnitsDep
 from adaptlab_api.requests.describing import failures, succeeds
 from adaptlab_api.requests.identities import JobId

@@ -14,7 +14,7 @@ from adaptlab_answers.jobs import JobSummary, JobView, Preview
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.answers.feed import Watch
-from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.changes import ChangesDep
 from adaptlab_api.requests.dependencies import (

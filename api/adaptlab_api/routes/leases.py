@@ -17,7 +17,7 @@ from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.answers.files import file_answer
 from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.limits.auditing import unaudited
-from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.dependencies import at_once, principal_of
 from adaptlab_api.requests.describing import WITH_BODY, bytes_body, failures, succeeds
@@ -40,7 +40,7 @@ from adaptlab_services.leases.lease_views import (
     StoredContent,
 )
 from adaptlab_services.leases.leases import DatabaseLedger
-from adaptlab_services.lifecycle.claims import Lease
+from adaptlab_services.lifecycle.held_leases import Lease
 from adaptlab_services.people.tokens import Principal
 
 PIECE = 2**20  # bytes
@@ -75,7 +75,7 @@ class _Door:
     ledger: DatabaseLedger
 
     def lease(self, lease_id: UUID, attempt: int) -> Lease:
-        """Return a lease of this token; raises `NotFound`."""
+        """Return a lease of this token; raises `ResourceNotFound`."""
         seconds = self.opened.settings.lease_seconds
         with self.opened.worker_sessions.begin() as session:
             return token_leases.lease_of(session, self.token, lease_id, attempt, seconds)

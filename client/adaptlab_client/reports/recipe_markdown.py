@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from adaptlab.figures import counted, percent
-from adaptlab.reproductions.claims import ClaimVerdict, Decision
+from adaptlab.reproductions.claim_verdicts import ClaimVerdict, Decision
 from adaptlab.reproductions.recipe_report import EffortRow, ReportCell, ReportTable
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.recipes import StudyReport

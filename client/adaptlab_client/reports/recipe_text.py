@@ -1,6 +1,6 @@
 """Scores and claims of a report as text."""
 
-from adaptlab.reproductions.claims import Decision
+from adaptlab.reproductions.claim_verdicts import Decision
 from adaptlab.reproductions.recipe import PublishedScore
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.statistics.intervals import Interval

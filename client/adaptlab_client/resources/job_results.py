@@ -4,8 +4,8 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from adaptlab.measurements.results import ReplicateResult
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import ReplicateResult
+from adaptlab.runs.theory_report import Check
 from adaptlab_answers import results
 from adaptlab_answers.attention import Maps, MapView
 from adaptlab_answers.item_answers import ItemAnswers

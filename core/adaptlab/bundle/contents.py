@@ -12,8 +12,8 @@ from uuid import UUID
 from pydantic import Field, ValidationError
 
 from adaptlab.comparisons.table_comparison import TableComparison, TableWarning
-from adaptlab.measurements.results import Environment
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.runs.events import Environment
 from adaptlab.statistics import Scores
 from adaptlab.studies.study import StudySpec
 from adaptlab.values import Value

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from adaptlab.charts.frame import PALETTES, Chart, Json, Palette, Theme, frame
-from adaptlab.measurements.results import MetricPoint
+from adaptlab.runs.events import MetricPoint
 
 AxisScale = Literal["linear", "log"]
 

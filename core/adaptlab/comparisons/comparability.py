@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from adaptlab.comparisons.row_names import method_in_sentence
-from adaptlab.measurements.results import Environment
+from adaptlab.runs.events import Environment
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
+from adaptlab.comparisons.method_classes import Standing, standing_of
 from adaptlab.comparisons.metric_order import MetricOrder, metric_order, own_sample
 from adaptlab.comparisons.row_pairs import can_pair, comparable_pairs
-from adaptlab.comparisons.standing import Standing, standing_of
 from adaptlab.comparisons.verdict import LEAST_SEEDS, Shown, Verdict, verdicts
 from adaptlab.comparisons.verdict_sentence import (
     CellFinding,

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from adaptlab.figures import percent
-from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.runs.events import ReplicateResult
 from adaptlab.values import Value
 
 Schedule = Literal["cosine", "constant"]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adaptlab.measurements.results import MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric
+from adaptlab.runs.events import MetricFloor
 from adaptlab.statistics.best_set import BestSet
 from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.metric_samples import metric_sample

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.method_classes import Standing
 from adaptlab.comparisons.metric_order import MetricRow
 from adaptlab.comparisons.row_names import RowNames, row_titles
-from adaptlab.comparisons.standing import Standing
 from adaptlab.figures import counted, limited_points, listed, percent
 from adaptlab.plugins.metric import METRICS, lowest_is_best
 from adaptlab.plugins.sizing import PARAMETERS, in_units

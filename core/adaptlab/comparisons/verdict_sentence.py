@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adaptlab.comparisons.method_classes import Standing
 from adaptlab.comparisons.metric_order import MetricOrder
 from adaptlab.comparisons.row_names import NamedRow, RowNames
-from adaptlab.comparisons.standing import Standing
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted, listed, percent
 from adaptlab.plugins.metric import METRICS

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-from adaptlab.measurements.results import Event
+from adaptlab.runs.events import Event
 
 Command = Literal["continue", "save", "stop"]
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.dropout import TrainingStep
-from adaptlab.engine.key_cache import Begun
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.dropout import TrainingStep
+from adaptlab.engine.models.key_cache import Begun
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.shapes import ModelShape

@@ -23,7 +23,7 @@ _WORD = 2**64 - 1
 def split_hash(question: Sequence[int]) -> int:
     """Return the stable hash of a question, modulo 16.
 
-    `adaptlab.engine.digits.split_of` computes the same for tensors.
+    `adaptlab.engine.items.digits.split_of` computes the same for tensors.
     """
     return question_hash(question) & 15
 
@@ -31,7 +31,7 @@ def split_hash(question: Sequence[int]) -> int:
 def question_hash(question: Sequence[int]) -> int:
     """Return the stable hash of a question, from 0 to 2^64 − 1.
 
-    `adaptlab.engine.digits.hash_of` computes the same for tensors, as signed numbers.
+    `adaptlab.engine.items.digits.hash_of` computes the same for tensors, as signed numbers.
     """
     value = 0
     for digit in question:
@@ -82,7 +82,7 @@ def enough_length(alphabet: int, splits: Sequence[Split]) -> int:
 
 
 def _mixed(value: int) -> int:
-    """Return SplitMix64's finaliser; see `adaptlab.engine.counter.mixed`."""
+    """Return SplitMix64's finaliser; see `adaptlab.engine.kernels.counter.mixed`."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _WORD

@@ -1,7 +1,7 @@
 """The published model and the film reviews of `text` presets."""
 
 from adaptlab.recipes.studies import Members
-from adaptlab.reproductions.needs import Need
+from adaptlab.reproductions.preset_needs import Need
 
 DECODER, FURTHER, DATASET = "smollm2", "smollm2-reviews", "short-polarity"
 REVIEWS: Members = {

@@ -7,7 +7,6 @@ from typing import Literal, TypeVar
 
 from adaptlab.comparisons.verdict import LEAST_SEEDS
 from adaptlab.figures import counted, percent
-from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.claim import (
     CheckHolds,
     ClaimTest,
@@ -32,7 +31,8 @@ from adaptlab.reproductions.recipe_results import (
     row_of,
     stands_for,
 )
-from adaptlab.reproductions.rest import unrest
+from adaptlab.reproductions.training_rest import unrest
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import (
     Interval,

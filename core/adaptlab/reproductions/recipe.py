@@ -25,7 +25,7 @@ from adaptlab.reproductions.claim import (
     plain_tests,
 )
 from adaptlab.reproductions.claim_rules import DeclaredRow, missing_controls, trained_columns
-from adaptlab.reproductions.needs import Need, datasets_of
+from adaptlab.reproductions.preset_needs import Need, datasets_of
 from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
 from adaptlab.specs.spec import (
     BaseSpec,

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adaptlab.measurements.results import ReplicateStatus
-from adaptlab.measurements.theory_report import Check
 from adaptlab.reproductions.claim import RowSelector
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
+from adaptlab.runs.events import ReplicateStatus
+from adaptlab.runs.theory_report import Check
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import Scores
 

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 
 from adaptlab.reproductions.claim import Preset
-from adaptlab.reproductions.needs import Need, datasets_of, replaced_names, with_datasets
+from adaptlab.reproductions.preset_needs import Need, datasets_of, replaced_names, with_datasets
 from adaptlab.reproductions.recipe import RECIPES, Recipe, RecipeRef
 from adaptlab.specs.spec import Label, LabelName, Labels, PretrainSpec, ResourcesSpec, Seeds
 from adaptlab.studies.study import MOST_BASE_MODELS, StudyCheck, StudyMethod, StudySpec

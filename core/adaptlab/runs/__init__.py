@@ -1,4 +1,4 @@
-"""What a run needs.
+"""What a run reads, what it reports, and what the server accepts of it.
 
 Imports `specs` and the wings below it.
 """

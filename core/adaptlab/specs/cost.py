@@ -57,7 +57,7 @@ FLOAT64_BYTES = 8
 RESTORED_COPIES = 3
 """Scalars in memory per scalar of a four-bit matrix while a product reads it as floats."""
 VALIDATED_SAMPLES = 256
-"""Items of a validation during training; see `adaptlab.engine.train`."""
+"""Items of a validation during training; see `adaptlab.engine.training.train`."""
 
 
 class Load(Value):

@@ -1,7 +1,7 @@
 """Four-bit matrices of a frozen base model, and the bytes that they take.
 
 QLoRA: Dettmers, Pagnoni, Holtzman, Zettlemoyer (NeurIPS 2023). The arithmetic is in
-`adaptlab.engine.nf4`.
+`adaptlab.engine.models.nf4`.
 """
 
 from collections.abc import Iterator

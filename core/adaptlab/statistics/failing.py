@@ -7,8 +7,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from adaptlab.measurements.results import FloorKind, MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric
+from adaptlab.runs.events import FloorKind, MetricFloor
 from adaptlab.statistics.distributions import beta_quantile
 from adaptlab.statistics.intervals import Fraction
 from adaptlab.statistics.scores import Scores

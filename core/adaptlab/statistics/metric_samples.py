@@ -8,8 +8,8 @@ of N is N · value - (N - 1) · value without i, and the same holds of G groups 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptlab.measurements.item_statistics import from_text, unpacked
 from adaptlab.plugins.metric import METRICS, Metric
+from adaptlab.runs.item_statistics import from_text, unpacked
 from adaptlab.statistics.samples import Sample, residual_of
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import spread

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from adaptlab.measurements.results import Evaluation, FloorKind, Measure, MetricFloor
 from adaptlab.plugins.metric import METRICS, Metric, metric_named
+from adaptlab.runs.events import Evaluation, FloorKind, Measure, MetricFloor
 from adaptlab.values import Value
 
 Outcomes: TypeAlias = NDArray[np.float64]

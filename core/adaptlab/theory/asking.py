@@ -7,11 +7,11 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import constant, random_bits, stream
-from adaptlab.engine.demonstrating import Demonstration, of_seed, written_context
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.making import ITEM_SEED
-from adaptlab.engine.texts import texts_of
+from adaptlab.engine.items.digits import make_items
+from adaptlab.engine.items.task_items import ITEM_SEED
+from adaptlab.engine.items.texts import texts_of
+from adaptlab.engine.kernels.counter import constant, random_bits, stream
+from adaptlab.engine.models.demonstrating import Demonstration, of_seed, written_context
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.tasks.episodes import Episodes

@@ -13,9 +13,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED
-from adaptlab.engine.counter import normal, random_bits, stream
-from adaptlab.engine.model import Model
+from adaptlab.engine.kernels.counter import normal, random_bits, stream
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED
+from adaptlab.engine.models.model import Model
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.check import Check
 from adaptlab.theory.generation import GeneratingBase, completions, distinct

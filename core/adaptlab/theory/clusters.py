@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.check import Check
 from adaptlab.theory.observation import FrozenBase, observe

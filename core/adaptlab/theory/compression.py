@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments, MixHook, OutputHook
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments, MixHook, OutputHook
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.theory.asking import Asked, random_places
 from adaptlab.theory.observation import FrozenBase

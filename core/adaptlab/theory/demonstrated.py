@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.asking import Asked, asked
 from adaptlab.theory.isolation import answers
 from adaptlab.theory.observation import FrozenBase

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.theory.attention import largest_deviation
 from adaptlab.theory.check import Check, Detail
 from adaptlab.theory.observation import FrozenBase

@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
-from adaptlab.engine.model import Model
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.plugins.family import Family
 

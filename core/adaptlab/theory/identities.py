@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.counter import random_bits, stream
+from adaptlab.engine.kernels.counter import random_bits, stream
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.families.formal import AttentionLayer, Formal, Head
 from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning

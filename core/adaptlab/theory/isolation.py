@@ -9,7 +9,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, MixHook, OutputHook
+from adaptlab.engine.models.attachments import Attachments, MixHook, OutputHook
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase

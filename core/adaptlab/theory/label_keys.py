@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, OutputHook
+from adaptlab.engine.models.attachments import Attachments, OutputHook
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.plugins.task import Task
 from adaptlab.tasks.episodes import Episodes

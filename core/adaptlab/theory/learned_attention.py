@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.theory.observation import FrozenBase, observe
 from adaptlab.theory.span import fraction_over_prefix, percentile_gap
 

@@ -8,22 +8,22 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import (
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.kernels.counter import normal, stream
+from adaptlab.engine.models.attachments import (
     NOTHING_ATTACHED,
     Attachments,
     MixHook,
     OutputHook,
     merged,
 )
-from adaptlab.engine.capture import LayerRecorder
-from adaptlab.engine.counter import normal, stream
-from adaptlab.engine.model import Model
+from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import TensorShape
+from adaptlab.running.capture import LayerRecorder
 
 
 @dataclass(frozen=True)

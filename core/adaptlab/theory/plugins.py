@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adaptlab.measurements.theory_report import Check
 from adaptlab.plugins.registry import Registry
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.subject import Subject
 
 # `Any`, because each measurement takes its declaration's class, narrower than TheoryCheck.

@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.attention import learned_mass
 from adaptlab.theory.observation import Attention, FrozenBase, observe

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import normal, stream
+from adaptlab.engine.kernels.counter import normal, stream
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.check import Check
 from adaptlab.theory.equations import ROUNDING

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import torch
 
-from adaptlab.engine.base_weights import BaseWeights
+from adaptlab.engine.models.base_weights import BaseWeights
+from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.observer import Observer
-from adaptlab.engine.plan import Plan
 from adaptlab.errors import TrainingStopped
-from adaptlab.measurements.results import TheoryChecked
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import TheoryChecked
 from adaptlab.runs.inputs import PlacedAdapterFile
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.observation import FrozenBase
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject

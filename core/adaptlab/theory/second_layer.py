@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.errors import AdaptlabError
 from adaptlab.families.formal import AttentionLayer, Formal
 from adaptlab.theory.check import Check, Detail

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.errors import AdaptlabError
 from adaptlab.theory.check import Check, Detail
 from adaptlab.theory.equations import ROUNDING

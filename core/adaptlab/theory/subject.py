@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.checkpoint import read_tensors
-from adaptlab.engine.counter import normal, stream
-from adaptlab.engine.digits import make_items
-from adaptlab.engine.making import ITEM_SEED, as_digit_task
-from adaptlab.engine.model import shown
+from adaptlab.engine.items.digits import make_items
+from adaptlab.engine.items.task_items import ITEM_SEED, as_digit_task
+from adaptlab.engine.kernels.counter import normal, stream
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.checkpoint import read_tensors
+from adaptlab.engine.models.model import shown
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.family import Family

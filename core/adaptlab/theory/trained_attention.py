@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.theory.attention import largest_deviation, learned_mass
 from adaptlab.theory.equations import Deviation, deviation
 from adaptlab.theory.observation import FrozenBase, observe

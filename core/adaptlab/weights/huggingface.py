@@ -1,7 +1,8 @@
 """Model folders in the Hugging Face layout, and the families that use it.
 
 A folder has a `config.json` and one or more safetensors files. Nothing in it is executed or
-unpickled. This module reads the small files; `adaptlab.engine.huggingface` reads the tensors.
+unpickled. This module reads the small files; `adaptlab.engine.models.huggingface` reads the
+tensors.
 """
 
 import json

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.comparison import ComparisonCell
 from adaptlab.comparisons.table_comparison import TableComparison
-from adaptlab.measurements.results import MetricPoint
+from adaptlab.runs.events import MetricPoint
 from adaptlab_services.results import results
 
 MOST_JOBS = 24

@@ -25,9 +25,9 @@ from adaptlab.comparisons.table_comparison import (
     SeedScore,
     TriedTrial,
 )
-from adaptlab.measurements.results import Evaluation
 from adaptlab.plugins.method import Passes, methods_without_base
 from adaptlab.plugins.metric import Metric
+from adaptlab.runs.events import Evaluation
 from adaptlab.specs.model_shapes import model_shape
 from adaptlab.specs.resolved import ResolvedAdapt, UnreadSpec
 from adaptlab.statistics import Scores, floor_of, scores_of

@@ -32,8 +32,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from adaptlab.errors import AdaptlabError
-from adaptlab.measurements.results import Environment, Usage
 from adaptlab.plugins.registry import as_json
+from adaptlab.runs.events import Environment, Usage
 from adaptlab.specs.cost import Load, Work, work
 from adaptlab.specs.resolved import Resolved, readable
 from adaptlab.specs.spec import ResolvedSpec

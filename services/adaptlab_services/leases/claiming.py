@@ -25,10 +25,10 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.tables import Job
 from adaptlab_services.leases import run_inputs
-from adaptlab_services.leases.foreseen import ends_within
+from adaptlab_services.leases.expected_end import ends_within
 from adaptlab_services.leases.next_job import next_job
 from adaptlab_services.lifecycle import training_states, workers
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
 from adaptlab_services.limits import limits
 

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import Problem
 from adaptlab_db.tables import CheckpointRow, Job
 from adaptlab_services.errors import ReportRefused
-from adaptlab_services.lifecycle.claims import Lease, held
-from adaptlab_services.lifecycle.poison import furthest_step
+from adaptlab_services.lifecycle.error_fingerprints import furthest_step
+from adaptlab_services.lifecycle.held_leases import Lease, held
 from adaptlab_services.lifecycle.transitions import Change, Changes
 
 FIRST_BACKOFF = 2  # seconds after the first failed attempt; doubled with each further one

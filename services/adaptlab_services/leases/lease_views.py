@@ -7,12 +7,12 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.measurements.results import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.printable import OneLine
+from adaptlab.runs.events import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
 from adaptlab.runs.inputs import NeededInputs
 from adaptlab.specs.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 
 MOST_EVENTS = 10_000

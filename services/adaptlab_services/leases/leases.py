@@ -31,7 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.measurements.results import Event
+from adaptlab.runs.events import Event
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
@@ -51,9 +51,20 @@ from adaptlab_services.leases.lease_ends import (
     uncounted,
 )
 from adaptlab_services.lifecycle import job_workers, root_needs, workers
-from adaptlab_services.lifecycle.claims import AS_GIVEN, Claim, Lease, LeaseParameters, given, held
+from adaptlab_services.lifecycle.error_fingerprints import (
+    fingerprint,
+    furthest_step,
+    has_failed_alike,
+)
+from adaptlab_services.lifecycle.held_leases import (
+    AS_GIVEN,
+    Claim,
+    Lease,
+    LeaseParameters,
+    given,
+    held,
+)
 from adaptlab_services.lifecycle.job_workers import JobWorker
-from adaptlab_services.lifecycle.poison import fingerprint, furthest_step, has_failed_alike
 from adaptlab_services.lifecycle.transitions import (
     Change,
     Moved,

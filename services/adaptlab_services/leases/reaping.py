@@ -21,7 +21,7 @@ from adaptlab_services.leases.lease_ends import (
     uncounted,
 )
 from adaptlab_services.lifecycle import workers
-from adaptlab_services.lifecycle.poison import furthest_step
+from adaptlab_services.lifecycle.error_fingerprints import furthest_step
 from adaptlab_services.lifecycle.transitions import Change, move, queues_to_ring, settle_waiting
 
 Fate = Literal["again", "uncounted", "spent", "cancelled", "paused"]

@@ -32,8 +32,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from adaptlab.measurements import results
-from adaptlab.measurements.item_statistics import from_text
+from adaptlab.runs import events as results
+from adaptlab.runs.item_statistics import from_text
 from adaptlab_db.tables import (
     AttemptRow,
     AttentionMapRow,
@@ -55,7 +55,7 @@ from adaptlab_db.tables import (
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases import report_checks
 from adaptlab_services.lifecycle import training_states
-from adaptlab_services.lifecycle.claims import AS_GIVEN, Lease, LeaseParameters, given, held
+from adaptlab_services.lifecycle.held_leases import AS_GIVEN, Lease, LeaseParameters, given, held
 from adaptlab_services.lifecycle.transitions import append_event
 
 FEW_POINTS = 100

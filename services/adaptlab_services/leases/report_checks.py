@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import BadWeightsFile, Problem
-from adaptlab.measurements import results
-from adaptlab.measurements.reported_attention import LARGEST_HEADER, is_map_file
-from adaptlab.measurements.reports import Expected
+from adaptlab.runs import events as results
+from adaptlab.runs.allowed import Expected
+from adaptlab.runs.reported_attention import LARGEST_HEADER, is_map_file
 from adaptlab.specs.resolved import readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.weights.weights_file import LARGEST_HEADER as LARGEST_WEIGHTS_HEADER
@@ -20,7 +20,7 @@ from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Job, LeaseArtifact
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.leases.lease_views import path_of
-from adaptlab_services.lifecycle.claims import Lease
+from adaptlab_services.lifecycle.held_leases import Lease
 
 MOST_KEPT = 256
 """Number of jobs whose expected reports a process keeps."""

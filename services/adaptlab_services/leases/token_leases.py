@@ -20,7 +20,7 @@ from adaptlab_db.visibility import VISIBLE
 from adaptlab_services.errors import LeaseLost, ResourceNotFound, StateConflict
 from adaptlab_services.leases import run_inputs
 from adaptlab_services.leases.lease_views import NewLease
-from adaptlab_services.lifecycle.claims import Lease, held
+from adaptlab_services.lifecycle.held_leases import Lease, held
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.stored_files import StoredFile
 

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import case, literal, select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.item_statistics import as_text
-from adaptlab.measurements.results import Measure, MetricFloor
 from adaptlab.plugins.metric import metric_named, metrics
+from adaptlab.runs.events import Measure, MetricFloor
+from adaptlab.runs.item_statistics import as_text
 from adaptlab_db import tables
 
 

@@ -13,8 +13,8 @@ from sqlalchemy import Row, func, insert, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import is_loss
 from adaptlab.plugins.metric import lowest_is_best, metric_named, metrics
+from adaptlab.runs.events import is_loss
 from adaptlab.statistics import seed_limits
 from adaptlab.statistics.confusions import mean_over_seeds
 from adaptlab_db.tables import EvaluationRow, Job, JobMetric, MetricPointRow, Replicate

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.runs.inputs import folders_of
 from adaptlab_db.job_states import PENDING_STATES
 from adaptlab_db.tables import CheckpointRow, Job, Worker
-from adaptlab_services.lifecycle.claims import Claim
+from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.workers import is_live
 
 IS_READABLE = """NOT EXISTS (

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from adaptlab.runs.inputs import InputFile, SavedTraining
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, Job, MetricPointRow, TrainingStateRow
-from adaptlab_services.lifecycle.claims import Lease
+from adaptlab_services.lifecycle.held_leases import Lease
 
 
 def save(session: Session, lease: Lease, step: int, sha256: str) -> None:

@@ -10,7 +10,7 @@ from adaptlab_services.errors import LimitReached
 
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.queued', :owner))")
 _CLAIMS_IN_TURN = text(
-    "SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.reproductions.claims', 0))"
+    "SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.reproductions.claim_verdicts', 0))"
 )
 _JOBS = Job.metadata.tables[Job.__tablename__]
 # Built once, and on the table: built by the ORM for each request, it took a twentieth of the time

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import Evaluation, ReplicateResult
 from adaptlab.plugins.theory_check import THEORY_CHECKS
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
@@ -19,6 +18,7 @@ from adaptlab.reproductions.recipe_results import (
     TrialScore,
 )
 from adaptlab.reproductions.task_matching import TaskConfiguration
+from adaptlab.runs.events import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.studies.study import StudySpec, base_names
 from adaptlab_answers.studies import StudyBase, StudyCell, StudyCheckView, StudyView

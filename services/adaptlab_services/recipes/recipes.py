@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.reproductions.claim import Preset
-from adaptlab.reproductions.needs import Need, missing
+from adaptlab.reproductions.preset_needs import Need, missing
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Recipe, RecipeRef
 from adaptlab.reproductions.recipe_report import recipe_report
 from adaptlab.reproductions.recipe_study import (

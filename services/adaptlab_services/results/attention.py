@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import AttentionSource, AttentionSummary
+from adaptlab.runs.events import AttentionSource, AttentionSummary
 from adaptlab_answers.attention import MapLinks, Maps, MapView
 from adaptlab_db.tables import Artifact, AttentionMapRow, AttentionSummaryRow
 from adaptlab_services.errors import ResourceNotFound

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import AnswerText, Excerpt
+from adaptlab.runs.events import AnswerText, Excerpt
 from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.paging import Page

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.measurements.results import LARGEST_LOSS
+from adaptlab.runs.events import LARGEST_LOSS
 from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_services.lifecycle.metric_summaries import (
     SeedMetric,

@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import Confusion, Measure, ReplicateResult, Usage
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
+from adaptlab.runs.theory_report import Check
 from adaptlab_answers.results import (
     Attempts,
     AttemptView,

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.measurements.results import (
+from adaptlab.runs.events import (
     Confusion,
     Environment,
     Evaluation,

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab_answers.documents import JsonObject
 from adaptlab_db.tables import Job, TheoryReportRow
 

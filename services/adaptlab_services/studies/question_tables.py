@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
@@ -22,6 +21,7 @@ from adaptlab.questions.passes import (
     TriedRate,
 )
 from adaptlab.questions.rates import LARGEST_RATE, Tuned, tuning
+from adaptlab.runs.events import ReplicateResult
 from adaptlab.specs.resolved import UnreadSpec
 from adaptlab.statistics.scores import Scores, nothing_right, scores_of
 from adaptlab.studies.study import QuestionSpec

@@ -131,8 +131,8 @@ def create(
 
     `recipe` is the recipe of which the spec was made, if any, and `asked` the request to which the
     idempotency key belongs, if it is not the spec. Raises `InvalidSpec` for a study that cannot be
-    run, `Conflict` for a taken name, and `IdempotencyMismatch` for a key that was used with another
-    request.
+    run, `StateConflict` for a taken name, and `IdempotencyMismatch` for a key that was used with
+    another request.
     """
     access.to_create(session)
     digest = idempotency.request_digest(session, asked or spec)
@@ -163,7 +163,7 @@ def extend(
 ) -> Changed:
     """Add what a study lacks of the extension, and re-run failed jobs.
 
-    Raises `Conflict` for a cancelled study.
+    Raises `StateConflict` for a cancelled study.
     """
     study_lock.take(session)
     row = locked_row(session, study)
@@ -220,7 +220,7 @@ def inside_project_of(session: Session, study: str) -> AbstractContextManager[No
 
 
 def get(session: Session, study: str) -> StudyView:
-    """Return one study, by id or name; raises `NotFound`."""
+    """Return one study, by id or name; raises `ResourceNotFound`."""
     row = study_row(session, study)
     return study_view(session, row, belonging(session, row))
 
@@ -288,8 +288,8 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
 def annotate(session: Session, study: str, changes: StudyAnnotations) -> StudyView:
     """Change what is written on a study, in whatever state it is.
 
-    Raises `NotFound`, `Forbidden`, `Conflict` for a name that another study has, and `InvalidSpec`
-    for too many labels.
+    Raises `ResourceNotFound`, `Forbidden`, `StateConflict` for a name that another study has, and
+    `InvalidSpec` for too many labels.
     """
     if changes.name is not None:
         study_lock.take(session)  # so that no study of that name is created meanwhile
@@ -307,7 +307,7 @@ def annotate(session: Session, study: str, changes: StudyAnnotations) -> StudyVi
 def _rename(session: Session, row: Study, name: str) -> None:
     """Rename a study, and the spec from which clones and extensions begin.
 
-    Raises `Conflict` for a name that another study of the project has.
+    Raises `StateConflict` for a name that another study of the project has.
     """
     with access.inside(session, row.project_id):
         check_free(session, name)

@@ -11,8 +11,8 @@ from uuid import UUID
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.theory_report import Check, Finding
 from adaptlab.reproductions.recipe import RecipeRef
+from adaptlab.runs.theory_report import Check, Finding
 from adaptlab.specs.spec import Choice
 from adaptlab.studies.study import stored_axis
 from adaptlab.studies.study_methods import task_labels

@@ -27,7 +27,7 @@ from adaptlab_services.comparisons.comparison_inputs import AS_USUAL
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import ReadTables, tables_of_study
 from adaptlab_services.studies.study_views import Belonging, study_view
-from adaptlab_services.webhooks.claims import ClaimedDelivery
+from adaptlab_services.webhooks.due_deliveries import ClaimedDelivery
 
 Sessions = sessionmaker[Session]
 Data = EndedJob | EndedStudy | LostWorker | WebhookTest

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab_api.answers.problems import TOO_MANY, status_of
 from adaptlab_api.limits.auditing import noted
-from adaptlab_api.limits.turns import turn_of
+from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import FIELDS, FileForm, file_form
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.formats import pretty

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.scores import task_labels
-from adaptlab.measurements.results import AnswerText, Excerpt
+from adaptlab.runs.events import AnswerText, Excerpt
 from adaptlab_answers.item_answers import AnsweredTask, GivenAnswer, ItemAnswers
 from adaptlab_answers.jobs import JobView
 from adaptlab_api.pages.rendering.formats import integer, words

@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.charts import Chart, Theme, learning_curves
-from adaptlab.measurements.results import MetricPoint
+from adaptlab.runs.events import MetricPoint
 from adaptlab_services.jobs import jobs
 from adaptlab_services.results import results
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from adaptlab.measurements.results import ReplicateResult
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.metric import metric_named
+from adaptlab.runs.events import ReplicateResult
 from adaptlab.specs.halving import rung_steps, stages
 from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab.specs.spec import EarlyStopping, ResolvedSpec, ResolvedTraining
@@ -52,7 +52,7 @@ DIGEST_LENGTH, SHOWN_OF_DIGEST = 64, 12
 
 
 def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
-    """Return the values of the template; raise `NotFound`."""
+    """Return the values of the template; raise `ResourceNotFound`."""
     job = jobs.get(session, job_id)
     tried = results.replicates(session, job_id).data
     maps = attention_heads.outlines(session, job_id)

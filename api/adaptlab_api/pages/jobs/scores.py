@@ -12,10 +12,10 @@ from adaptlab.comparisons.scores import (
     score_changes,
     task_labels,
 )
-from adaptlab.measurements.results import Confusion, ReplicateResult
 from adaptlab.metrics.macro_f1 import macro_f1
 from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.registry import as_json
+from adaptlab.runs.events import Confusion, ReplicateResult
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval, guessing_accuracy

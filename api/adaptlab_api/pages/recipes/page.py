@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from adaptlab.reproductions.claims import ClaimVerdict
+from adaptlab.reproductions.claim_verdicts import ClaimVerdict
 from adaptlab.reproductions.recipe_report import EffortRow, ReportTable
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import StudyView
@@ -52,7 +52,7 @@ def recipe_list() -> dict[str, object]:
 
 
 def recipe_page(name: str, server: str) -> dict[str, object]:
-    """Return the values of one recipe; raise `NotFound`."""
+    """Return the values of one recipe; raise `ResourceNotFound`."""
     recipe = recipes.get(name)
     quickest = recipe.presets[0].preset
     return {

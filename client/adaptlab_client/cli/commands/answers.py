@@ -12,7 +12,7 @@ from adaptlab_client.cli.printing.terminal import Output, RowOutput, print_rows,
 from adaptlab_client.cli.session import JobArgument, open_client
 
 if TYPE_CHECKING:
-    from adaptlab.measurements.results import Excerpt
+    from adaptlab.runs.events import Excerpt
     from adaptlab_answers.item_answers import GivenAnswer, ItemAnswers
 
 COLUMNS = (

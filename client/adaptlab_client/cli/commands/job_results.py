@@ -20,7 +20,7 @@ from adaptlab_client.cli.printing.terminal import (
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 
 if TYPE_CHECKING:
-    from adaptlab.measurements.results import ReplicateResult
+    from adaptlab.runs.events import ReplicateResult
     from adaptlab_answers.jobs import EventView, ProgressNews
     from adaptlab_answers.results import AttemptView, Curve, EvaluationView
 

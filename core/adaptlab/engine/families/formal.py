@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import grouped, sites
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.dropout import TrainingStep
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models import sites
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.dropout import TrainingStep
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_TOKEN_STATES, PatternRecorder
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.families.formal import AttentionLayer, Formal, Layer

@@ -1,6 +1,6 @@
 """The forward pass of GPT-2."""
 
-from adaptlab.engine.decoder import Decoder, LayerNorm, decoding, gelu_hidden
+from adaptlab.engine.models.decoder import Decoder, LayerNorm, decoding, gelu_hidden
 from adaptlab.families.gpt2 import GPT2
 
 

@@ -1,7 +1,7 @@
 """The forward pass of Llama and related models."""
 
-from adaptlab.engine import grouped
-from adaptlab.engine.decoder import Decoder, decoding, swiglu_hidden
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.decoder import Decoder, decoding, swiglu_hidden
 from adaptlab.families.llama import Llama
 
 

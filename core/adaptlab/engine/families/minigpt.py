@@ -1,6 +1,6 @@
 """The forward pass of miniGPT."""
 
-from adaptlab.engine.decoder import Decoder, LayerNorm, decoding, gelu_hidden
+from adaptlab.engine.models.decoder import Decoder, LayerNorm, decoding, gelu_hidden
 from adaptlab.families.minigpt import MiniGPT
 
 

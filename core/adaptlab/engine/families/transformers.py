@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.dropout import TrainingStep
-from adaptlab.engine.key_cache import Begun
-from adaptlab.engine.library_model import library_model
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.dropout import TrainingStep
+from adaptlab.engine.models.key_cache import Begun
+from adaptlab.engine.models.library_model import library_model
 from adaptlab.engine.plugins import (
     ENGINE_BEGINNINGS,
     ENGINE_FAMILIES,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn import functional
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments, OutputHook
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments, OutputHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.adapter import Adapter
 from adaptlab.plugins.shapes import ModelShape

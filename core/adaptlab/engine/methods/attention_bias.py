@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, MixHook
+from adaptlab.engine.models.attachments import Attachments, MixHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.attention_bias import AttentionBias
 from adaptlab.plugins.shapes import ModelShape

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from adaptlab.engine.plugins import ENGINE_METHODS, ENGINE_SEARCHES
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.token_search import SearchStep, TokenSearch, attach
+from adaptlab.engine.training.token_search import SearchStep, TokenSearch, attach
 from adaptlab.methods.autoprompt import AutoPrompt
 
 ENGINE_METHODS.register("autoprompt")(attach)

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from adaptlab.engine.optim import clip_shares
 from adaptlab.engine.plugins import ENGINE_METHODS, ENGINE_SEARCHES
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.token_search import SearchStep, TokenSearch, attach
+from adaptlab.engine.training.optim import clip_shares
+from adaptlab.engine.training.token_search import SearchStep, TokenSearch, attach
 from adaptlab.methods.autoprompt_sgd import AutoPromptSGD
 from adaptlab.methods.fluentprompt import FluentPrompt
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.bitfit import BitFit
 from adaptlab.plugins.shapes import ModelShape

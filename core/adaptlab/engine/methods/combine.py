@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, merged
+from adaptlab.engine.models.attachments import Attachments, merged
 from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
 from adaptlab.methods.combine import Combine
 from adaptlab.plugins.method import Method

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from adaptlab.engine.plugins import ENGINE_METHODS, ENGINE_SEARCHES
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.token_search import SearchStep, TokenSearch, attach
+from adaptlab.engine.training.token_search import SearchStep, TokenSearch, attach
 from adaptlab.methods.exhaustive import Exhaustive
 
 ENGINE_METHODS.register("exhaustive")(attach)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments, InputHook, OutputHook
+from adaptlab.engine.models.attachments import Attachments, InputHook, OutputHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.ia3 import IA3
 from adaptlab.plugins.shapes import ModelShape

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from adaptlab.engine.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.in_context import InContext
 from adaptlab.plugins.shapes import ModelShape

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments, OutputHook, ProductHook
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments, OutputHook, ProductHook
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.methods.lora import Lora
 from adaptlab.plugins.shapes import ModelShape, Site

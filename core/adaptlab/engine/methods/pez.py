@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from adaptlab.engine.allocate import Trainables
-from adaptlab.engine.optim import AdamW
 from adaptlab.engine.plugins import ENGINE_METHODS, ENGINE_SEARCHES
 from adaptlab.engine.tensors import Int
-from adaptlab.engine.token_search import SearchStep, TokenSearch, attach
+from adaptlab.engine.training.allocate import Trainables
+from adaptlab.engine.training.optim import AdamW
+from adaptlab.engine.training.token_search import SearchStep, TokenSearch, attach
 from adaptlab.methods.pez import Pez
 
 ENGINE_METHODS.register("pez")(attach)

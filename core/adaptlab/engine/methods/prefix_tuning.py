@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from adaptlab.engine import grouped
-from adaptlab.engine.attachments import Attachments
+from adaptlab.engine.kernels import grouped
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
 from adaptlab.methods.prefix_tuning import MLP, PrefixTuning
 from adaptlab.plugins.shapes import ModelShape

@@ -1,6 +1,6 @@
 """Random tokens before the input."""
 
 from adaptlab.engine.plugins import ENGINE_METHODS
-from adaptlab.engine.token_search import attach
+from adaptlab.engine.training.token_search import attach
 
 ENGINE_METHODS.register("random_prompt")(attach)

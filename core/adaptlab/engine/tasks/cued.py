@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from adaptlab.engine.digits import answer_to
-from adaptlab.engine.items import counted_targets
+from adaptlab.engine.items.digits import answer_to
+from adaptlab.engine.items.items import counted_targets
 from adaptlab.engine.plugins import ENGINE_CUES, ENGINE_MASKS, ENGINE_TASKS
 from adaptlab.tasks.cued import Cued
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from adaptlab.engine.images import ENGINE_IMAGES, Labelled, in_split
+from adaptlab.engine.items.images import ENGINE_IMAGES, Labelled, in_split
 from adaptlab.plugins.splits import Split
 from adaptlab.records.digits_table import digit_rows
 from adaptlab.tasks.digit_images import DigitImages

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import constant, random_bits, stream
-from adaptlab.engine.digits import is_in_split
+from adaptlab.engine.items.digits import is_in_split
+from adaptlab.engine.kernels.counter import constant, random_bits, stream
 from adaptlab.engine.plugins import ENGINE_DRAWS, ENGINE_TASKS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.splits import Split

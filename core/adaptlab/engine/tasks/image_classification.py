@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from adaptlab.engine.images import ENGINE_IMAGES, Labelled
+from adaptlab.engine.items.images import ENGINE_IMAGES, Labelled
 from adaptlab.errors import BadDataset, InvalidSpec
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.splits import Split

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from adaptlab.engine.counter import constant, random_bits, stream
+from adaptlab.engine.kernels.counter import constant, random_bits, stream
 from adaptlab.engine.plugins import ENGINE_TASKS
 from adaptlab.tasks.lookup import Lookup
 

@@ -5,8 +5,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from adaptlab.engine.digits import answer_to
-from adaptlab.engine.items import counted_targets
+from adaptlab.engine.items.digits import answer_to
+from adaptlab.engine.items.items import counted_targets
 from adaptlab.engine.plugins import ENGINE_CUES, ENGINE_MASKS, ENGINE_TASKS
 from adaptlab.tasks.mixture import Mixture
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from adaptlab.engine.digits import hash_of
+from adaptlab.engine.items.digits import hash_of
 from adaptlab.engine.plugins import ENGINE_QUESTIONS, ENGINE_TASKS
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.dataset import Triple, WordList

@@ -1,6 +1,6 @@
 """Shallow and deep visual prompts against tuning of the weights."""
 
-from adaptlab.recipes.claims import above, at_least, claim
+from adaptlab.recipes.claim_builders import above, at_least, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import ClaimRole, NoLarger, PaperClaim, PlainTest

@@ -1,8 +1,8 @@
 """A model without attention, in which positions exchange nothing."""
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claim_builders import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.petrov2024.one_layer import quick_sorting_base, sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study

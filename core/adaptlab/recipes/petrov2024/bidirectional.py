@@ -4,9 +4,9 @@ It is not a masked language model: no part of a text is masked and predicted. Th
 hidden at the input and filled in at all positions at once.
 """
 
-from adaptlab.recipes.claims import above, at_least, at_most, holds
+from adaptlab.recipes.claim_builders import above, at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim, never
+from adaptlab.recipes.petrov2024.claim_builders import claim, never
 from adaptlab.recipes.petrov2024.one_layer import CUED, cued_skilled_base, cued_sorting_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study

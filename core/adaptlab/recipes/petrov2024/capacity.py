@@ -1,8 +1,8 @@
 """Section 3: completions that a hard or soft first token can start."""
 
-from adaptlab.recipes.claims import holds
+from adaptlab.recipes.claim_builders import holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.petrov2024.words import QUICK_WORDS, german, quick_translator, translator
 from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe

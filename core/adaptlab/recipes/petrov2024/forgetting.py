@@ -1,9 +1,9 @@
 """Old skills, called up by cues, after a new task: stated, not measured."""
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claim_builders import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import PaperClaim, PlainTest

@@ -1,9 +1,9 @@
 """Rank-1 LoRA against a prefix of the same size, on a new task."""
 
-from adaptlab.recipes.claims import above, at_floor, at_least
+from adaptlab.recipes.claim_builders import above, at_floor, at_least
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
+from adaptlab.recipes.petrov2024.claim_builders import claim, learned_at_equal_size, never
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import NoLarger, PaperClaim

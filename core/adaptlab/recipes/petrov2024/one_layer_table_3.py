@@ -1,9 +1,9 @@
 """Table 3 with one layer: requested in review, but not reported."""
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claim_builders import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, no_new_task
+from adaptlab.recipes.petrov2024.claim_builders import claim, learned_at_equal_size, no_new_task
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.table_3 import ROWS, as_published, prefix_for, small_study
 from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks

@@ -1,8 +1,8 @@
 """Appendix B: attention over a prefix, and the used part of its span."""
 
-from adaptlab.recipes.claims import at_least, at_most, holds
+from adaptlab.recipes.claim_builders import at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row

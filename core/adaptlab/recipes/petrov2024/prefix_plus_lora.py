@@ -1,8 +1,8 @@
 """A prefix together with LoRA, against each alone at the same size."""
 
-from adaptlab.recipes.claims import above, at_floor, at_least
+from adaptlab.recipes.claim_builders import above, at_floor, at_least
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
 from adaptlab.recipes.studies import study

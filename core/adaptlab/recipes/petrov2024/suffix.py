@@ -5,9 +5,9 @@ would be two: a suffix at the input alone computes the same function as one in e
 soft prompt the same as a prefix.
 """
 
-from adaptlab.recipes.claims import at_least, at_most
+from adaptlab.recipes.claim_builders import at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim, never
+from adaptlab.recipes.petrov2024.claim_builders import claim, never
 from adaptlab.recipes.petrov2024.one_layer import (
     quick_skilled_base,
     quick_sorting_base,

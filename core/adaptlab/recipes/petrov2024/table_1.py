@@ -1,8 +1,8 @@
 """Table 1: a new task, with a control that pins the attention."""
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claim_builders import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim, never
+from adaptlab.recipes.petrov2024.claim_builders import claim, never
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row

@@ -1,8 +1,8 @@
 """Table 2: a prefix elicits a skill that the base model has."""
 
-from adaptlab.recipes.claims import at_least, at_most, holds
+from adaptlab.recipes.claim_builders import at_least, at_most, holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.recipes.petrov2024.one_layer import quick_skilled_base, skilled_base
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.studies import study

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from adaptlab.recipes.claims import at_floor, at_least, at_most
+from adaptlab.recipes.claim_builders import at_floor, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, no_new_task
+from adaptlab.recipes.petrov2024.claim_builders import claim, learned_at_equal_size, no_new_task
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.tables import rows_on_new_tasks
 from adaptlab.recipes.studies import study

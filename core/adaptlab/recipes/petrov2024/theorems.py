@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from adaptlab.recipes.claims import holds
+from adaptlab.recipes.claim_builders import holds
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim
+from adaptlab.recipes.petrov2024.claim_builders import claim
 from adaptlab.reproductions.claim import PaperClaim
 from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec

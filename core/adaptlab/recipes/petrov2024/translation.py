@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from adaptlab.recipes.claims import above, at_least, at_most
+from adaptlab.recipes.claim_builders import above, at_least, at_most
 from adaptlab.recipes.petrov2024 import settings as paper
-from adaptlab.recipes.petrov2024.claims import claim, learned_at_equal_size, never
+from adaptlab.recipes.petrov2024.claim_builders import claim, learned_at_equal_size, never
 from adaptlab.recipes.petrov2024.settings import Members
 from adaptlab.recipes.petrov2024.words import (
     LANGUAGES,

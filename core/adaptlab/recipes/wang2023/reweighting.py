@@ -1,6 +1,6 @@
 """Section 4.1: attention to label words, scaled by training."""
 
-from adaptlab.recipes.claims import above, at_least, at_most, claim
+from adaptlab.recipes.claim_builders import above, at_least, at_most, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import ON_REVIEWS

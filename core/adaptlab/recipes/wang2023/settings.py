@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from adaptlab.recipes.claims import at_least, at_most, claim, holds
+from adaptlab.recipes.claim_builders import at_least, at_most, claim, holds
 from adaptlab.recipes.studies import SEEDS, Members, base, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import DECODER, ON_REVIEWS, REVIEWS, decoder, reviews
 from adaptlab.reproductions.claim import ClaimRole, PaperClaim, PlainTest, Preset
-from adaptlab.reproductions.needs import Need
+from adaptlab.reproductions.preset_needs import Need
 from adaptlab.reproductions.recipe import PublishedTable, TableRow
 from adaptlab.studies.study import StudySpec
 

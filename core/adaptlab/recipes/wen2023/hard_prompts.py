@@ -1,6 +1,6 @@
 """Searches for a prompt of tokens, at equal length and steps."""
 
-from adaptlab.recipes.claims import above, at_least, at_most, claim
+from adaptlab.recipes.claim_builders import above, at_least, at_most, claim
 from adaptlab.recipes.studies import Members, method, study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.recipes.texts import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.capacity import capacity
 from adaptlab.theory.generation import GeneratingBase
 from adaptlab.theory.plugins import MEASURES

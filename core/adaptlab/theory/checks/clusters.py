@@ -6,8 +6,8 @@ from statistics import fmean
 import torch
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.measurements.theory_report import Check
 from adaptlab.runs.inputs import PlacedAdapterFile
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.clusters import prefix_clusters, random_clusters
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Adapted, Subject, tokens_of

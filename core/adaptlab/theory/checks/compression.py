@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.compression import kept_places, logits, overlap, random_words, text_logits
 from adaptlab.theory.demonstrated import View, by_replicate, used, views
 from adaptlab.theory.over_replicates import mean_limits

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.statistics.correlation import rho_limits, spearman
 from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.label_keys import ClassPairs, observed, pairs_of_classes

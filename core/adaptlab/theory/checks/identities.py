@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import torch
 
-from adaptlab.engine.counter import random_bits, stream
-from adaptlab.measurements.theory_report import Check
+from adaptlab.engine.kernels.counter import random_bits, stream
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.identities import identities
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject

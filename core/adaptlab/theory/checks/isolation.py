@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.demonstrated import View, by_replicate, used, views
 from adaptlab.theory.isolation import answers

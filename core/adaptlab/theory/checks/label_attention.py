@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.label_attention import cumulative_share, label_auc
 from adaptlab.theory.over_replicates import mean_limits

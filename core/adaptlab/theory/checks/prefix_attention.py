@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 
-from adaptlab.measurements.theory_report import Check
 from adaptlab.runs.inputs import PlacedAdapterFile
+from adaptlab.runs.theory_report import Check
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.theory.learned_attention import LearnedAttention, learned_attention
 from adaptlab.theory.plugins import MEASURES

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from adaptlab.measurements.theory_report import Check, Detail
 from adaptlab.plugins.method import Method
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.equations import BROKEN, ROUNDING, Deviation, equations_from
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.identities import ANGLES, FRAMES
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.rotation import plane_rotation, rotation_on_a_sphere, sphere_points

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from adaptlab.measurements.theory_report import Check, Detail
+from adaptlab.runs.theory_report import Check, Detail
 from adaptlab.theory.demonstrated import used, views
 from adaptlab.theory.over_replicates import mean_limits
 from adaptlab.theory.plugins import MEASURES

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from statistics import fmean
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.prefix_effect import prefix_effects
 from adaptlab.theory.second_layer import four_terms_of, second_layer_scores

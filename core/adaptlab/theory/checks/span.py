@@ -5,7 +5,7 @@ from statistics import fmean
 
 import torch
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.prefix_effect import prefix_effects
 from adaptlab.theory.span import SpanUse, most_beyond, spans_at_most, uses_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from adaptlab.measurements.theory_report import Check
+from adaptlab.runs.theory_report import Check
 from adaptlab.theory.plugins import MEASURES
 from adaptlab.theory.subject import Subject
 from adaptlab.theory.theorems import theorem_checks

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from adaptlab.engine.attachments import Attachments
-from adaptlab.engine.counter import random_bits, stream
+from adaptlab.engine.kernels.counter import random_bits, stream
+from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.families.formal import Formal
 from adaptlab.methods.soft_prompt import SoftPrompt

@@ -1,0 +1,1 @@
+"""Items of tasks as tensors: generated, texts and images."""

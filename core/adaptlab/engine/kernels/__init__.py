@@ -1,0 +1,1 @@
+"""Operations that torch computes slowly, each with its plain path."""

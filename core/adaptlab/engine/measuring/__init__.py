@@ -1,0 +1,1 @@
+"""Scores, answers and attention of trained replicates."""

@@ -1,0 +1,71 @@
+"""Answers that models give to the first test items, as text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from adaptlab.engine.items.item_texts import item_texts
+from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.models.model import Model
+from adaptlab.plugins.task import Task
+from adaptlab.runs.events import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
+
+Given = list[list[AnswerText]]
+"""Answers by replicate and item."""
+
+
+def shown_answers(
+    model: Model, chosen: Sequence[ReplicateResult]
+) -> Iterator[ItemsShown | AnswersGiven]:
+    """Yield the shown items of every scored task, then the answers to them.
+
+    `chosen` are the rows of the model, of which the first answers. As in scoring, an adaptation
+    answers twice: attached and detached.
+    """
+    count, chosen = model.plan.evaluation_shown, chosen[:1]
+    if not count or not chosen:
+        return
+    model = model.rows([0])
+    for place, task in enumerate(model.plan.evaluation_tasks()):
+        texts = item_texts(task)
+        document = task.model_dump(mode="json")
+        yield ItemsShown(task_place=place, task=document, items=texts.shown(count))
+        given = given_answers(model, task, count, len(chosen))
+        yield from _reports(place, chosen, given, attached=True)
+        if model.plan.method is not None:
+            alone = replace(model, trained={})
+            given = given_answers(alone, task, count, len(chosen), attached=False)
+            yield from _reports(place, chosen, given, attached=False)
+
+
+def _reports(
+    task_place: int, chosen: Sequence[ReplicateResult], given: Given, *, attached: bool
+) -> Iterator[AnswersGiven]:
+    for result, answers in zip(chosen, given, strict=True):
+        yield AnswersGiven(
+            task_place=task_place,
+            replicate=result.replicate,
+            seed=result.seed,
+            attached=attached,
+            answers=tuple(answers),
+        )
+
+
+def given_answers(
+    model: Model, task: Task, count: int, replicates: int, *, attached: bool = True
+) -> Given:
+    """Return the answers to the first `count` test items, by replicate.
+
+    Where a task chooses from a list, this is the choice that scoring compares, otherwise the answer
+    of greedy decoding. Without `attached`, the base model answers alone.
+    """
+    texts = item_texts(task)
+    found = judged(
+        model, task, "test", count, replicates,
+        attached=attached, with_loss=False, with_answers=True,
+    )  # fmt: skip
+    if found.given is not None:
+        return [
+            [texts.choice(item, place) for item, place in enumerate(row)]
+            for row in found.given.tolist()
+        ]
+    return [[texts.answer(tokens) for tokens in row] for row in found.told]

@@ -1,0 +1,160 @@
+"""Exact-match scores on fresh items.
+
+Greedy generation answers an item correctly exactly if the model, given the correct answer so far,
+ranks the correct token first at every answer position. So one forward pass scores all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adaptlab.engine.items.item_texts import item_texts
+from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.task_items import right_places, scored_items
+from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.measuring.token_by_token import Decoding
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.tensors import Bool, Float, Int
+from adaptlab.plugins.task import Task
+from adaptlab.records.facts import MOST_CONFUSED
+from adaptlab.runs.events import Confusion, Split
+from adaptlab.specs.scoring_pass import items_at_once, items_kept_at_once
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Answers to the first items of a split.
+
+    Attributes:
+        right: a mask of the correct ones.
+        given: the places of the chosen labels, None if the task does not choose from a list.
+        expected: the places of the right labels, likewise.
+        losses: the cross-entropy of all counted tokens of each item in nats; None if it was not
+            asked for.
+        counted: the counted tokens of each item, likewise.
+        told: the tokens of decoded answers without the end, by replicate and item; empty if they
+            were not asked for.
+    """
+
+    right: Bool[Tensor, "R N"]
+    given: Int[Tensor, "R N"] | None = None
+    expected: Int[Tensor, "N"] | None = None
+    losses: Float[Tensor, "R N"] | None = None
+    counted: Float[Tensor, "N"] | None = None
+    told: Sequence[Sequence[list[int]]] = ()
+
+    @property
+    def loss(self) -> Float[Tensor, "R"] | None:
+        """The mean loss in nats per token; None if it was not asked for."""
+        if self.losses is None or self.counted is None:
+            return None
+        return self.losses.sum(1) / self.counted.sum()
+
+    def rows(self, rows: Sequence[int]) -> "Judged":
+        """Return the answers of some replicates, in this order."""
+        given = None if self.given is None else self.given[rows]
+        losses = None if self.losses is None else self.losses[rows]
+        told = [self.told[row] for row in rows] if self.told else ()
+        return Judged(self.right[rows], given, self.expected, losses, self.counted, told)
+
+
+@torch.no_grad()
+def judged(
+    model: Model,
+    task: Task,
+    split: Split,
+    samples: int,
+    replicates: int,
+    *,
+    attached: bool = True,
+    with_loss: bool = True,
+    with_answers: bool = False,
+) -> Judged:
+    """Return the answers to the first `samples` items.
+
+    Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed. If
+    `with_answers`, those that are not chosen from a list are decoded.
+    """
+    shape, device = (replicates, samples), model.plan.device
+    expected = right_places(task, split, samples)
+    # A mask of the right ones, or the places of the chosen ones if the task has a list.
+    kind = torch.bool if expected is None else torch.int64
+    found = torch.zeros(shape, dtype=kind, device=device)
+    losses = torch.zeros(shape, dtype=torch.float64, device=device) if with_loss else None
+    counted = None if losses is None else torch.zeros_like(losses[0])
+
+    def answer(items: Items) -> Tensor:
+        return model.answers(items, task=task, attached=attached)
+
+    decodes = with_answers and expected is None
+    texts = item_texts(task, split) if decodes else None
+    told: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in range(replicates)]
+    for places, items in scored_parts(model, task, split, samples, replicates, keeps=decodes):
+        if texts is not None:
+            begun = model.begun(items, texts.room(places), task=task, attached=attached)
+            decoding = Decoding(texts, places, items, answer, begun)
+            del begun  # so that what is kept goes before the next items are read
+            logits, found[:, places] = _decoded(decoding, told)
+            del decoding
+        elif expected is None:
+            logits = answer(items)
+            found[:, places] = lifted(items.right(logits, answer), replicates)
+        else:
+            logits = answer(items) if with_loss else None
+            chosen = items.choose(answer, logits)
+            assert chosen is not None
+            found[:, places] = lifted(chosen, replicates)
+        if losses is not None and counted is not None and logits is not None:
+            losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
+            counted[places] = items.counted_tokens().double()
+    if expected is None:
+        return Judged(found, losses=losses, counted=counted, told=told if decodes else ())
+    return Judged(found == expected.to(device), found, expected, losses, counted)
+
+
+def _decoded(
+    decoding: Decoding, told: Sequence[list[list[int]]]
+) -> tuple[Float[Tensor, "A B M V"], Bool[Tensor, "R B"]]:
+    """Decode answers into `told`, by replicate and item of the split.
+
+    Returns the logits of the right answers, and a mask of the items that are answered correctly.
+    """
+    logits = decoding.logits
+    right = lifted(decoding.items.right(logits, decoding.answer), len(told))
+    for row, answers in zip(told, decoding.told(logits.argmax(-1), right), strict=True):
+        for place, tokens in zip(decoding.places.tolist(), answers, strict=True):
+            row[place] = tokens
+    return logits, right
+
+
+def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:
+    """Return the counts of labels of one replicate.
+
+    None unless the task has few labels.
+    """
+    labels = tuple(task.listed_answers())
+    if answers.given is None or answers.expected is None or not 2 <= len(labels) <= MOST_CONFUSED:
+        return None
+    cells = answers.expected * len(labels) + answers.given[row].cpu()
+    counts: list[list[int]] = (
+        cells.bincount(minlength=len(labels) ** 2).view(len(labels), -1).tolist()
+    )
+    return Confusion(labels=labels, counts=tuple(map(tuple, counts)))
+
+
+def scored_parts(
+    model: Model, task: Task, split: Split, samples: int, replicates: int, *, keeps: bool = False
+) -> Iterator[tuple[Tensor, Items]]:
+    """Yield items [1, B, ...] with their places, as many as fit in one pass.
+
+    If the pass `keeps` keys and values, they have to fit as well.
+    """
+    shape, device = model.plan.shape, model.plan.device
+    before = 0 if model.context is None else model.context.longest
+    lengths = before + task.sequence_length(), task.target_length()
+    at_once = items_at_once(shape, replicates, *lengths)
+    if keeps:
+        at_once = min(at_once, items_kept_at_once(shape, replicates, lengths[0]))
+    yield from scored_items(task, split, samples, at_once, device)

@@ -1,0 +1,103 @@
+"""The values of a metric that need no skill."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
+from adaptlab.engine.items.task_items import scored_items
+from adaptlab.plugins.metric import Metric
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import Task
+from adaptlab.runs.events import MetricFloor
+from adaptlab.statistics.scores import best_floor
+
+CANDIDATES = 32
+"""Training answers that are tried as the constant one, the most common first."""
+TRIED_ON = 64
+"""Test items on which they are tried; the best is then scored on all."""
+READ = 512
+"""Training items that are read."""
+GUESSES = 20
+
+Array = NDArray[np.float64]
+
+
+def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | None:
+    """Return the best value without reading the questions.
+
+    None without training answers. `statistics` are those of one replicate on the test items,
+    [item, column].
+    """
+    match metric.needs:
+        case "labels":
+            return _of_labels(metric, statistics[:, 0])
+        case "likelihood":
+            value = _of_counts(task, metric, len(statistics))
+        case "answers":
+            value = _of_constants(task, metric, len(statistics))
+    return None if value is None else MetricFloor(value=value, kind="constant_answer")
+
+
+def _of_labels(metric: Metric, right: Array) -> MetricFloor | None:
+    """Return the floor of always one label, or of guessing evenly."""
+    labels = np.unique(right)
+
+    def value(given: Array) -> float:
+        return metric.value(np.stack((right, given), 1))
+
+    draw = np.random.default_rng(0)
+    guesses = [value(draw.choice(labels, right.size)) for _ in range(GUESSES)]
+    guessed = MetricFloor(value=math.fsum(guesses) / GUESSES, kind="guessing")
+    constant = (value(np.full(right.size, label)) for label in labels)
+    always = [MetricFloor(value=one, kind="constant_answer") for one in constant]
+    return best_floor(metric, [*always, guessed])
+
+
+def _of_constants(task: Task, metric: Metric, items: int) -> float | None:
+    """Return the value of the best of the empty and of common answers."""
+    right, known = _answers(task, "test", items), Counter(_answers(task, "train", READ))
+    if not known:
+        return None
+    tried = ["", *(answer for answer, _ in known.most_common(CANDIDATES))]
+
+    def value(answer: str, among: list[str]) -> float:
+        return metric.value(np.array([metric.of_answer(answer, one) for one in among]))
+
+    best = max(tried, key=lambda answer: value(answer, right[:TRIED_ON]))
+    return value(best, right)
+
+
+def _of_counts(task: Task, metric: Metric, items: int) -> float | None:
+    """Return the value of predicting tokens by their share in training.
+
+    Every token counts once more than it occurs, as does one that stands for all others.
+    """
+    known = Counter(token for answer in _tokens(task, "train", READ) for token in answer)
+    if not known:
+        return None
+    total = known.total() + len(known) + 1
+    rows = [
+        (-math.fsum(math.log((known[token] + 1) / total) for token in answer), len(answer))
+        for answer in _tokens(task, "test", items)
+    ]
+    return metric.value(np.array(rows, np.float64))
+
+
+def _answers(task: Task, split: Split, items: int) -> list[str]:
+    texts = item_texts(task, split)
+    return [texts.written(without_end(one, texts.end)) for one in _tokens(task, split, items)]
+
+
+def _tokens(task: Task, split: Split, items: int) -> list[list[int]]:
+    """Return the right answers to the first items of a split."""
+    available = task.available(split)
+    number = items if available is None else min(items, available)
+    if number == 0:
+        return []
+    ((places, every),) = scored_items(task, split, number, number, torch.device("cpu"))
+    # Texts come sorted by length.
+    return [expected_tokens(every, column) for column in places.argsort().tolist()]

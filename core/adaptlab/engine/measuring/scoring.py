@@ -1,0 +1,121 @@
+"""Test scores of the selected replicates, attached and detached."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from adaptlab.engine.items.task_items import clusters_of
+from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
+from adaptlab.engine.measuring.measuring import statistics_of
+from adaptlab.engine.measuring.metric_floors import unskilled
+from adaptlab.engine.models.bases_alone import bases_alone
+from adaptlab.engine.models.model import Model
+from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.task import Task
+from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
+from adaptlab.runs.item_statistics import as_text, packed
+from adaptlab.statistics.scores import best_floor
+
+
+def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
+    """Score every selected replicate on every task of the spec.
+
+    `chosen` are the rows of the model. An adaptation is scored twice, on the same items: attached
+    and detached. Where the attached score is higher, something has been learned; where the detached
+    score is higher, something has been forgotten.
+    """
+    for task in model.plan.evaluation_tasks():
+        answers, alone = _answers(model, task, len(chosen)), None
+        if model.plan.method is not None:
+            bases, rows = bases_alone(model, chosen)
+            alone = _answers(bases, task, len(set(rows)), attached=False).rows(rows)
+        yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
+        if alone is not None:
+            yield from _evaluations(chosen, task, alone, attached=False)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Answers to the test items, with the task's metric if it has one.
+
+    `statistics` are those of the metric, [replicate, item, column]. `floors` are by replicate.
+    """
+
+    judged: Judged
+    metric: Metric | None = None
+    statistics: NDArray[np.float64] | None = None
+    floors: Sequence[MetricFloor | None] = ()
+
+    def rows(self, rows: Sequence[int]) -> "_Answers":
+        """Return the answers of some replicates: those of one base share them."""
+        measured = None if self.statistics is None else self.statistics[list(rows)]
+        return _Answers(self.judged.rows(rows), self.metric, measured)
+
+    def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
+        """Return the answers with what the metric needs no skill for."""
+        metric, statistics = self.metric, self.statistics
+        if metric is None or statistics is None:
+            return self
+        unread = unskilled(task, metric, statistics[0])
+        by_bases = () if alone is None or alone.statistics is None else alone.statistics
+        bases = [MetricFloor(value=metric.value(one), kind="base_alone") for one in by_bases]
+        floors = [
+            best_floor(metric, [unread, *bases[row : row + 1]]) for row in range(len(statistics))
+        ]
+        return replace(self, floors=floors)
+
+    def measures(self, row: int) -> tuple[Measure, ...]:
+        """Return the metric of one replicate, if the task has one."""
+        if self.metric is None or self.statistics is None:
+            return ()
+        of_row = self.statistics[row]
+        value, text = self.metric.value(of_row), as_text(packed(of_row))
+        floor = self.floors[row] if self.floors else None
+        return (Measure(metric=self.metric.name, value=value, statistics=text, floor=floor),)
+
+
+def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:
+    samples = model.plan.evaluation_samples
+    metric = metric_named(task.other_metric())
+    with_loss = not task.listed_answers()
+    found = judged(
+        model, task, "test", samples, replicates, attached=attached, with_loss=with_loss,
+        with_answers=metric is not None and metric.needs == "answers",
+    )  # fmt: skip
+    if metric is None:
+        return _Answers(found)
+    measured = statistics_of(task, "test", metric, found)
+    return _Answers(found, metric, measured)
+
+
+def _evaluations(
+    chosen: Sequence[ReplicateResult], task: Task, answers: _Answers, *, attached: bool
+) -> Iterator[Evaluation]:
+    found = answers.judged
+    clusters = clusters_of(task, "test", found.right.shape[1])
+    outcomes_of_rows = found.right.to("cpu", torch.bool).numpy()
+    for row, result in enumerate(chosen):
+        yield Evaluation(
+            replicate=result.replicate,
+            seed=result.seed,
+            task=task.model_dump(mode="json"),
+            split="test",
+            attached=attached,
+            correct=int(outcomes_of_rows[row].sum()),
+            total=outcomes_of_rows.shape[1],
+            outcomes=np.packbits(outcomes_of_rows[row]).tobytes().hex(),
+            clusters=clusters,
+            confusion=confusion_of(task, found, row),
+            loss=_loss(found, row),
+            measures=answers.measures(row),
+        )
+
+
+def _loss(answers: Judged, row: int) -> float | None:
+    """Return the mean loss of one replicate; None if it is not finite."""
+    loss = math.inf if answers.loss is None else float(answers.loss[row])
+    return loss if math.isfinite(loss) else None

@@ -1,0 +1,159 @@
+"""Greedy decoding of answers whose drafts have been scored."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from adaptlab.engine.items.item_texts import ItemTexts, expected_tokens, without_end
+from adaptlab.engine.items.items import Answer, Items
+from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.models.key_cache import Begun
+from adaptlab.engine.tensors import Bool, Float, Int
+
+LEAST_FINISHED = 4
+"""Answers are put together again, which copies the cache, once one in so many is finished."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Decoding of the items at some places of a split.
+
+    Attributes:
+        texts: the texts of the split.
+        places: the places of the items.
+        items: the items, with the right answers as drafts.
+        answer: computes the logits of items' answers.
+        begun: what has been read of the items; None where nothing is kept.
+    """
+
+    texts: ItemTexts
+    places: Int[Tensor, "B"]
+    items: Items
+    answer: Answer
+    begun: Begun | None
+
+    @property
+    def logits(self) -> Float[Tensor, "A B M V"]:
+        """The logits of the right answers."""
+        return self.answer(self.items) if self.begun is None else self.begun.logits
+
+    def told(
+        self, predicted: Int[Tensor, "A B M"], is_right: Bool[Tensor, "R B"]
+    ) -> list[list[list[int]]]:
+        """Return the tokens of answers without the end, by row and item.
+
+        Right answers are known, and not decoded. `predicted` are the likeliest tokens after the
+        drafts.
+        """
+        texts, is_right = self.texts, is_right.cpu()
+        expected = [expected_tokens(self.items, place) for place in range(len(self.places))]
+        told = [[without_end(each, texts.end) for each in expected] for _ in is_right]
+        if bool(is_right.all()):
+            return told
+        room = texts.room(self.places)
+        tokens = self._tokens(predicted, room, ~is_right)
+        rows: list[list[list[int]]] = lifted(tokens, len(told)).tolist()
+        for row, place in (~is_right).nonzero().tolist():
+            told[row][place] = without_end(rows[row][place][: int(room[place])], texts.end)
+        return told
+
+    def _tokens(self, predicted: Tensor, room: Tensor, is_open: Tensor) -> Int[Tensor, "A B M"]:
+        if self.begun is not None:
+            draft = lifted(self.items.targets, len(predicted))
+            return token_by_token(self.begun, draft, predicted, room, self.texts.end, is_open)
+        wrong = is_open.any(0).nonzero().flatten()
+        asked = self.items.each(lambda tensor: tensor[:, wrong.to(tensor.device)])
+        draft = functional.pad(asked.targets, (0, self.texts.width - asked.targets.shape[-1]))
+        logits_of = partial(self._logits_of_drafts, self.places[wrong], asked)
+        found = greedy(logits_of, draft, room[wrong], self.texts.end)
+        tokens = found.new_zeros(len(found), len(room), found.shape[-1])
+        tokens[:, wrong.to(found.device)] = found
+        return tokens
+
+    def _logits_of_drafts(
+        self, places: Tensor, items: Items, answers: Tensor, some: Tensor
+    ) -> Tensor:
+        asked = items.each(lambda tensor: tensor[:, some])
+        return self.answer(self.texts.drafted(places[some.cpu()], asked, answers))
+
+
+def token_by_token(
+    begun: Begun,
+    draft: Int[Tensor, "A B M"],
+    predicted: Int[Tensor, "A B M"],
+    room: Int[Tensor, "B"],
+    end: int | None,
+    is_open: Bool[Tensor, "R B"],
+) -> Int[Tensor, "A B M2"]:
+    """Return the tokens of greedy decoding, one per answer at a time.
+
+    They are valid up to the first end token, or the first `room` of them. Up to the first token
+    that differs from its draft, an answer is settled by the pass that has read the draft, and so is
+    this token. There are A rows, which divide R; answers that are open in no replicate of a row
+    stay empty.
+    """
+    count, items, width = predicted.shape
+    device, room = predicted.device, room.to(predicted.device)
+    unfinished = is_open.to(device).unflatten(0, (count, -1)).any(1)
+    settled = (predicted == draft).cumprod(-1).sum(-1).clamp(max=width - 1)
+    begun.cache.settle(settled)
+    tokens = functional.pad(predicted, (0, max(0, int(room.max()) - width)))
+    following = predicted.gather(-1, settled.unsqueeze(-1)).squeeze(-1)
+    column = torch.arange(items, device=device).expand(count, -1)
+    replicate = torch.arange(count, device=device).unsqueeze(1)
+    place = settled
+    while True:
+        is_over = room[column] <= place + 1
+        unfinished = unfinished & ~(is_over if end is None else is_over | (following == end))
+        most = int(unfinished.sum(1).max())
+        if not most:
+            return tokens
+        if LEAST_FINISHED * most <= (LEAST_FINISHED - 1) * unfinished.shape[1]:
+            kept = unfinished.long().argsort(dim=1, descending=True, stable=True)[:, :most]
+            begun.cache.keep(kept)
+            column, place, following, unfinished = (
+                each[replicate, kept] for each in (column, place, following, unfinished)
+            )
+        following, place = begun.after(following).argmax(-1), place + 1
+        is_told = unfinished.nonzero(as_tuple=True)
+        tokens[is_told[0], column[is_told], place[is_told]] = following[is_told]
+
+
+def greedy(
+    logits_of: Callable[[Int[Tensor, "A C M"], Int[Tensor, "C"]], Tensor],
+    draft: Int[Tensor, "A B M"],
+    room: Int[Tensor, "B"],
+    end: int | None,
+) -> Int[Tensor, "R B M"]:
+    """Return the tokens of greedy decoding.
+
+    They are valid up to the first end token, or the first `room` of them. `logits_of` computes the
+    logits [R, C, M, V] of drafts of some items, given the places of these items.
+
+    Every pass predicts all positions of the unfinished items from a draft. Up to the first position
+    that differs from the draft, the prediction is that of decoding token by token, so each pass
+    settles one more token or many; the prediction is the next draft. From a right draft, one pass
+    is enough.
+
+    Source: Santilli et al. (ACL 2023), Jacobi decoding.
+    """
+    room = room.to(draft.device)
+    place = torch.arange(draft.shape[-1], device=draft.device)
+    open_items = torch.arange(draft.shape[1], device=draft.device)
+    for _ in place:
+        before = draft[:, open_items]
+        predicted = logits_of(before, open_items).argmax(-1)
+        agrees = predicted == lifted(before, len(predicted))
+        settled = agrees.cumprod(-1).sum(-1, keepdim=True) + 1
+        draft = lifted(draft, len(predicted)).clone()
+        draft[:, open_items] = predicted
+        is_end = (predicted == -1 if end is None else predicted == end) & (place < settled)
+        is_done = (settled.squeeze(-1) >= room[open_items]) | is_end.any(-1)
+        open_items = open_items[~is_done.all(0)]
+        if not len(open_items):
+            break
+    return draft

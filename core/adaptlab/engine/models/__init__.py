@@ -1,0 +1,1 @@
+"""Frozen models with attachments, ours and published ones."""

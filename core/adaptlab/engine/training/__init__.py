@@ -1,0 +1,1 @@
+"""Training of all replicates of a job together."""

@@ -1,0 +1,1 @@
+"""Execution of one job, above the engine and the theory."""

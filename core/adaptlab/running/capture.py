@@ -1,0 +1,101 @@
+"""Attention patterns of the base and the adapted model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptlab.engine.measuring.recorded_items import Given, recorded_items
+from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.tensors import Bool, Float
+from adaptlab.runs.events import (
+    AttentionCaptured,
+    AttentionPatterns,
+    AttentionSource,
+    AttentionSummary,
+)
+from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation, learned_mass
+
+Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer
+
+
+@dataclass
+class LayerRecorder:
+    """The patterns of every layer: whole softmax and softmax over content."""
+
+    patterns: Patterns = field(default_factory=list[Tensor])
+    relative: Patterns = field(default_factory=list[Tensor])
+
+    def record(
+        self, layer: int, pattern: Float[Tensor, "R B H T K"], relative: Float[Tensor, "R B H T T"]
+    ) -> None:
+        """Append the patterns of the next layer."""
+        self.patterns.append(pattern)
+        self.relative.append(relative)
+
+
+@torch.no_grad()
+def capture_attention(
+    plan: Plan, model: Model, seeds: tuple[int, ...], replicates: tuple[int, ...], scratch: Path
+) -> Iterator[AttentionCaptured]:
+    """Record the attention of every replicate, base first, then adapted.
+
+    The model is computed in float64; only the stored array is rounded to float16. `seeds` and
+    `replicates` name the rows of the model for the report.
+    """
+    assert plan.spec.attention is not None
+    items = recorded_items(plan, plan.spec.attention, len(seeds))
+    base = LayerRecorder()
+    sources: list[tuple[AttentionSource, LayerRecorder, tuple[Given, ...]]] = []
+    if plan.method is None:
+        sources.append(("base", base, items.observed(model, base, attached=True)))
+    else:
+        adapted = LayerRecorder()
+        sources.append(("base", base, items.observed(model, base, attached=False)))
+        sources.append(("adapted", adapted, items.observed(model, adapted, attached=True)))
+    for source, recorder, given in sources:
+        for row, (seed, replicate) in enumerate(zip(seeds, replicates, strict=True)):
+            path = scratch / f"attention-{replicate}-{source}.npy"
+            array = torch.stack([pattern[row] for pattern in recorder.patterns], 1)  # B,L,H,T,K
+            if items.is_content is not None:
+                array = array * items.is_content[:, None, None, :, None]
+            np.save(path, array.to(torch.float16).cpu().numpy(), allow_pickle=False)
+            yield AttentionCaptured(
+                path=path,
+                attention=AttentionPatterns(
+                    replicate=replicate,
+                    seed=seed,
+                    source=source,
+                    shape=tuple(array.shape),
+                    learned_positions=array.shape[-1] - items.content,
+                    target_start=items.start,
+                    tokens=items.tokens,
+                    predictions=given[row].predictions,
+                    texts=given[row].texts,
+                    summaries=tuple(_summaries(recorder, base, row, items.is_content)),
+                ),
+            )
+
+
+def _summaries(
+    recorder: LayerRecorder, base: LayerRecorder, row: int, is_content: Bool[Tensor, "B T"] | None
+) -> Iterator[AttentionSummary]:
+    for layer, relative in enumerate(recorder.relative):
+        pattern, reference = recorder.patterns[layer][row], base.relative[layer][row]
+        for head in range(relative.shape[2]):
+            whole, here, there = (
+                rows if is_content is None else rows[is_content]
+                for rows in (pattern[:, head], relative[row][:, head], reference[:, head])
+            )
+            yield AttentionSummary(
+                layer=layer,
+                head=head,
+                entropy=float(entropy(here).mean()),
+                learned_mass=float(learned_mass(whole, here.shape[-1]).mean()),
+                divergence=float(jensen_shannon(here, there).mean()),
+                relative_deviation=float(largest_deviation(here, there)),
+            )

@@ -1,0 +1,58 @@
+"""Checks of reported values of tasks' metrics."""
+
+import math
+from collections.abc import Iterator
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.runs.bounds import number
+from adaptlab.runs.events import Evaluation
+from adaptlab.runs.item_statistics import from_text, unpacked
+
+ROUNDING = 1e-4
+"""Statistics by item are kept in single precision."""
+
+
+def measure_problems(at: str, evaluation: Evaluation) -> Iterator[Problem]:
+    """Yield what is wrong with the measures of a scored task.
+
+    A task's metric has to be sent with its statistics by item, from which its value follows.
+    """
+    at, metric = f"{at}/measures", metric_named(evaluation.task.get("metric"))
+    for place, measure in enumerate(evaluation.measures):
+        if metric is None or measure.metric != metric.name or place:
+            detail = f"{measure.metric[:64]!r} is not the metric of this task. Leave it out."
+            yield Problem(f"{at}/{place}/metric", "not_asked_for", detail)
+            return
+    if metric is None:
+        return
+    if not evaluation.measures:
+        detail = f"{metric.title} is the metric of this task. Send its value."
+        yield Problem(at, "missing", detail)
+        return
+    (measure,), at = evaluation.measures, f"{at}/0"
+    yield from number(f"{at}/value", measure.value, *metric.limits)
+    if measure.floor is not None:
+        yield from number(f"{at}/floor/value", measure.floor.value, *metric.limits)
+    if measure.statistics is None:
+        detail = f"The statistics by item of {metric.in_sentence} are missing. Send them."
+        yield Problem(f"{at}/statistics", "missing", detail)
+        return
+    yield from _statistics(
+        f"{at}/statistics", evaluation.total, metric, measure.statistics, measure.value
+    )
+
+
+def _statistics(at: str, items: int, metric: Metric, text: str, value: float) -> Iterator[Problem]:
+    try:
+        found = metric.value(unpacked(from_text(text), items, metric.columns))
+    except ValueError as error:
+        detail = f"The statistics by item of {metric.in_sentence} cannot be read. {error}"
+        yield Problem(at, "unreadable", detail)
+        return
+    if not math.isclose(found, value, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        detail = (
+            f"The statistics by item give {metric.in_sentence} {found:.6g}, but {value:.6g} was "
+            "sent. Send the value that follows from them."
+        )
+        yield Problem(at, "inconsistent", detail)

@@ -1,0 +1,1 @@
+"""One attempt at one job, from its claim to its end."""

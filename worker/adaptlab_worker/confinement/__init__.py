@@ -1,0 +1,1 @@
+"""The walls around a trainer."""

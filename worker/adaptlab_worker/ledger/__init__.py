@@ -1,0 +1,1 @@
+"""The ways to jobs and results: by database or by API."""

@@ -1,0 +1,1 @@
+"""The process that trains, and the worker's end of it."""
