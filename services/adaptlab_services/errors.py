@@ -10,7 +10,7 @@ MOST_NAMED = 5
 """Number of those that need a thing that the message about its deletion names."""
 
 
-class ResourceNotFound(AdaptlabError):
+class Absent(AdaptlabError):
     """A resource that does not exist or that the caller cannot see."""
 
     def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
@@ -20,7 +20,7 @@ class ResourceNotFound(AdaptlabError):
         self.id = str(id)
 
 
-class NoReport(ResourceNotFound):
+class NoReport(Absent):
     """A request for the report of a study that was not created from a recipe."""
 
     def __init__(self, study: str) -> None:
@@ -31,7 +31,7 @@ class NoReport(ResourceNotFound):
         self.id = study
 
 
-class NoPicture(ResourceNotFound):
+class NoPicture(Absent):
     """A picture that is not there, with the reason as a sentence."""
 
     def __init__(self, reason: str) -> None:

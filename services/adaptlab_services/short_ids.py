@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.tables import Job, Study
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 FEWEST = 4
 """Fewest characters of a short id; shorter ones are rarely unique."""
@@ -41,7 +41,7 @@ def study_id(session: Session, text: str) -> UUID | None:
     """
     try:
         return in_full(text) or _only(session, "study", text)
-    except ResourceNotFound:
+    except Absent:
         return None
 
 
@@ -56,7 +56,7 @@ def in_full(text: str) -> UUID | None:
 def _only(session: Session, kind: Literal["job", "study"], text: str) -> UUID:
     candidates = _candidates(session, Job if kind == "job" else Study, text)
     if not candidates:
-        raise ResourceNotFound(kind, text[:64])
+        raise Absent(kind, text[:64])
     if len(candidates) == 1:
         return candidates[0]
     named = [str(candidate) for candidate in candidates[:MOST_NAMED]]

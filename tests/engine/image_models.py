@@ -12,13 +12,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.models.huggingface import PublishedModel, load_folder
 from adaptlab.engine.models.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_METHODS
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.method import Method
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 

@@ -25,12 +25,12 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.models.huggingface import PublishedModel, load_folder
 from adaptlab.engine.models.library_model import Float64
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
 from adaptlab.plugins.method import Method
-from adaptlab.running.capture import LayerRecorder
 
 LLAMA_3 = {
     "rope_type": "llama3",

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.published import MODELS, Pair, pair
 
-from adaptlab.running.capture import LayerRecorder
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 
 HEAD = """\
 | Architecture | Family | Linear sites of a block | Logits, float32 | Patterns, float32 | Logits, float64 |

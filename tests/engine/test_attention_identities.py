@@ -9,8 +9,8 @@ import pytest
 import torch
 from tests.engine.making import adaptation, base_tensors, items, perturbed, trainables
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.model import Model
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.theory.attention import (
     entropy,
     jensen_shannon,

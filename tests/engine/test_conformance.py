@@ -38,6 +38,7 @@ from torch.nn import functional
 from adaptlab.engine.items.digits import target_rows
 from adaptlab.engine.items.task_items import make_items
 from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.checkpoint import read_tensors, write_checkpoint
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_FOLDS, ENGINE_METHODS, ENGINE_TASKS
@@ -47,7 +48,6 @@ from adaptlab.families.llama import Llama
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.registry import by_name
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.budget import budget_vector, solve, trainable_parameters
 
 NAMES = (*ANYWHERE, *VARIANTS)

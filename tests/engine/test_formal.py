@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptlab.engine.items.digits import target_rows
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.formal import AttentionLayer, Formal, Head, ReluLayer
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 

@@ -15,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 from tests.engine.image_models import IMAGES, ImagePair, image_pair
 
 from adaptlab.engine.families.transformers import forward
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.models.huggingface import load_folder
 from adaptlab.engine.models.library_model import Float64
@@ -23,7 +24,6 @@ from adaptlab.methods.lora import Lora
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.images import Preprocessor
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab.weights.preprocessor import PREPROCESSOR

@@ -22,6 +22,7 @@ from torch import Tensor
 from adaptlab.engine.families.transformers import forward
 from adaptlab.engine.items.digits import target_rows
 from adaptlab.engine.items.task_items import make_items
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models import library_model
 from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.models.model import Model
@@ -39,7 +40,6 @@ from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec

@@ -12,12 +12,12 @@ from tests.engine.making import (
 )
 from torch import Tensor
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
 from adaptlab.errors import InvalidSpec
 from adaptlab.families.llama import Llama
 from adaptlab.families.minigpt import MiniGPT
-from adaptlab.running.capture import LayerRecorder
 
 every_family = pytest.mark.parametrize("family", SMALL_OF_EACH)
 

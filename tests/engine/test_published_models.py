@@ -19,9 +19,9 @@ from tests.engine.published import (
     their_output,
 )
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.huggingface import load_folder
 from adaptlab.families.llama import Llama
-from adaptlab.running.capture import LayerRecorder
 
 TOLERANCE = {False: 1e-4, True: 1e-10}
 

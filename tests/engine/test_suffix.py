@@ -16,10 +16,10 @@ from tests.engine.making import (
 )
 from tests.engine.published import llama, pair, qwen2, their_output
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.models.model import Model
 from adaptlab.plugins.family import FAMILIES
-from adaptlab.running.capture import LayerRecorder
 
 every_scope = pytest.mark.parametrize("scope", ["per_layer", "input_only"])
 every_family = pytest.mark.parametrize("family", FAMILIES.names())

@@ -18,6 +18,7 @@ from tests.engine.making import (
 from tests.engine.plain import plain_logits
 
 from adaptlab.engine.items.digits import make_items, target_rows
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.dropout import TrainingStep, dropped, training_step
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
@@ -25,7 +26,6 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.families.minigpt import MiniGPT
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.specs.budget import solve, trainable_parameters
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec

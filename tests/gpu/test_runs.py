@@ -15,10 +15,10 @@ from tests.engine.tiny import TASK, adapting, pretraining
 from tests.gpu.both import CUDA, furthest
 from transformers import PreTrainedModel
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import TrainingStopped
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.runs.events import (
     AttentionCaptured,
     CheckpointWritten,

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 TARGETS = (
     *("setup", "helm", "demo", "test", "test-all", "kernels", "check", "generate", "sbom", "bench"),
 )
-WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/theory/")
+WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/running/", "core/adaptlab/theory/")
 
 
 @pytest.fixture(scope="module")

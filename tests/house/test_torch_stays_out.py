@@ -19,7 +19,7 @@ def walk(name):
         if found.name not in skipped and leaf not in ("__main__", "env"):
             walk(found.name)
 
-heavy = ("torch", "transformers", "peft", "safetensors.torch", "adaptlab.engine", "adaptlab.theory")
+heavy = ("torch", "transformers", "peft", "safetensors.torch", *{ours!r})
 came = {{}}
 for package in packages:
     walk(package)
@@ -32,14 +32,15 @@ LIGHT = (
     *("adaptlab_api", "adaptlab_worker", "adaptlab_stack"),
 )
 """Every package, the lower ones first: each is judged by what it adds to those before it."""
-HEAVY = ("adaptlab.engine", "adaptlab.theory", "adaptlab_worker.trainer.trainer")
+OURS = ("adaptlab.engine", "adaptlab.running", "adaptlab.theory")
+HEAVY = (*OURS, "adaptlab_worker.trainer.trainer")
 """What the worker's trainers load, and nobody else."""
 
 
 def heavy_modules(
     fresh_python: Callable[[str], str], packages: tuple[str, ...], skipped: tuple[str, ...] = ()
 ) -> Mapping[str, list[str]]:
-    return json.loads(fresh_python(PROBE.format(packages=packages, skipped=skipped)))
+    return json.loads(fresh_python(PROBE.format(packages=packages, skipped=skipped, ours=OURS)))
 
 
 @pytest.fixture(scope="module")

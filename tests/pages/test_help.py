@@ -13,7 +13,7 @@ from adaptlab_api.pages.rendering.help import PURPOSES, Terms, documents, glossa
 from adaptlab_api.pages.submitting.job_form import KINDS, Around, chosen_section, job_sections
 from adaptlab_api.pages.submitting.spec_fields import FormField
 from adaptlab_api.pages.submitting.study_form import study_sections
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.models import catalogue
 
 TEMPLATES = files("adaptlab_api.pages") / "templates"
@@ -103,7 +103,7 @@ def test_pages_written_from_the_code_are_shown_without_a_file() -> None:
 
 @pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "how-to", ""])
 def test_only_documents_are_shown(name: str) -> None:
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         document_page(name)
 
 

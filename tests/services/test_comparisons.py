@@ -40,7 +40,7 @@ from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies
@@ -743,9 +743,9 @@ def test_what_cannot_be_compared_is_refused(sessions: Sessions, ada: Principal) 
         base = a_base_model(session, "third")
     with pytest.raises(InvalidSpec, match="is not an adaptation"):
         compared_jobs(sessions, base)
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         compared_jobs(sessions, uuid4())
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         compared(sessions)
 
 

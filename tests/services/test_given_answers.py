@@ -23,7 +23,7 @@ from adaptlab.runs import events as results
 from adaptlab.runs.events import AnswerText, Excerpt, ShownItem
 from adaptlab.runs.reported_answers import ExpectedAnswers
 from adaptlab_answers.item_answers import ItemAnswers
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.results import given_answers
 from adaptlab_services.results.given_answers import AnswerFilter
@@ -178,7 +178,7 @@ def test_jobs_on_the_same_task_are_offered_for_comparison(sessions: Sessions, jo
 def test_unknown_jobs_are_not_found(sessions: Sessions, job_id: UUID) -> None:
     nobody = UUID(int=7)
     for one, other in ((nobody, None), (job_id, nobody)):
-        with pytest.raises(ResourceNotFound):
+        with pytest.raises(Absent):
             found(sessions, one, other=other)
 
 

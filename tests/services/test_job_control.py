@@ -26,7 +26,7 @@ from tests.making import (
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_db.tables import BaseModel, Job, Study, StudyJob
-from adaptlab_services.errors import LimitReached, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, LimitReached, StateConflict
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.jobs.control import Controlled
 from adaptlab_services.leases.leases import DatabaseLedger
@@ -176,7 +176,7 @@ def test_what_cannot_be_paused_says_why(sessions: Sessions, state: str) -> None:
     with pytest.raises(StateConflict, match=state) as refused:
         pause(sessions, job_id)
     assert refused.value.state == state
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         pause(sessions, UUID(int=1))
 
 

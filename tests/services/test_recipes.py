@@ -16,7 +16,7 @@ from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.recipes import StudyReport
-from adaptlab_services.errors import NoReport, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, NoReport, StateConflict
 from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -65,7 +65,7 @@ def test_recipes_are_listed_and_shown() -> None:
     assert [preset.preset for preset in shown.presets] == ["quick", "faithful", "fair"]
     assert all(preset.note and preset.spec["methods"] for preset in shown.presets)
     assert shown.links.self == f"/v1/recipes/{TABLE_1}"
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         recipes.get("petrov2024/table-9")
 
 
@@ -254,7 +254,7 @@ def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
         studies.create(session, a_principal(session), asked, Rules())
     with pytest.raises(NoReport, match="recipe"):
         report(sessions, "petrov2024-table-1-quick")
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         report(sessions, "nobody")
 
 

@@ -29,7 +29,7 @@ from adaptlab.studies.study_expansion import expand
 from adaptlab.studies.study_plan import StudyPlan
 from adaptlab_answers.studies import StudyCell, StudyView
 from adaptlab_db.tables import Job, JobEvent
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.people.tokens import Principal
@@ -388,7 +388,7 @@ def test_a_name_is_taken_once(sessions: Sessions, ada: Principal, base: None) ->
     with pytest.raises(StateConflict), sessions.begin() as session:
         studies.preview(session, a_study_spec(), RULES)
     assert jobs_stored(sessions) == before
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(Absent):
         look(sessions, "nobody")
 
 

@@ -5,11 +5,11 @@ import torch
 from tests.engine.making import SMALL_OF_EACH
 from torch import Tensor
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.errors import AdaptlabError
 from adaptlab.methods.prefix_tuning import PrefixTuning
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.theory.clusters import (
     attention_output,
     cross_validated_accuracy,

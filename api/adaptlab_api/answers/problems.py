@@ -26,6 +26,7 @@ from adaptlab_db.errors import (
     WrongBytes,
 )
 from adaptlab_services.errors import (
+    Absent,
     Forbidden,
     IdempotencyMismatch,
     LeaseLost,
@@ -33,7 +34,6 @@ from adaptlab_services.errors import (
     LimitReached,
     NotAuthorised,
     RangeNotSatisfiable,
-    ResourceNotFound,
     StateConflict,
     UploadTooLarge,
 )
@@ -279,7 +279,7 @@ def _refusal(error: AdaptlabError) -> Response | None:
             return problem(error.kind, error.detail, faults=error.faults)
         case InvalidSpec():
             return _invalid("The request has invalid values", error.problems)
-        case ResourceNotFound():
+        case Absent():
             return problem(NOT_FOUND, str(error))
         case StateConflict():
             return problem(CONFLICT, error.detail, state=error.state, faults=error.needs)

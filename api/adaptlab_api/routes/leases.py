@@ -75,7 +75,7 @@ class _Door:
     ledger: DatabaseLedger
 
     def lease(self, lease_id: UUID, attempt: int) -> Lease:
-        """Return a lease of this token; raises `ResourceNotFound`."""
+        """Return a lease of this token; raises `Absent`."""
         seconds = self.opened.settings.lease_seconds
         with self.opened.worker_sessions.begin() as session:
             return token_leases.lease_of(session, self.token, lease_id, attempt, seconds)

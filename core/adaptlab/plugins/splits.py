@@ -82,7 +82,7 @@ def enough_length(alphabet: int, splits: Sequence[Split]) -> int:
 
 
 def _mixed(value: int) -> int:
-    """Return SplitMix64's finaliser; see `adaptlab.engine.kernels.counter.mixed`."""
+    """Return SplitMix64's finaliser, as `engine.kernels.counter` has it."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _WORD

@@ -1,17 +1,17 @@
 """Attention patterns of the base and the adapted model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.measuring.recorded_items import Given, recorded_items
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
-from adaptlab.engine.tensors import Bool, Float
+from adaptlab.engine.tensors import Bool
 from adaptlab.runs.events import (
     AttentionCaptured,
     AttentionPatterns,
@@ -19,23 +19,6 @@ from adaptlab.runs.events import (
     AttentionSummary,
 )
 from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation, learned_mass
-
-Patterns = list[Tensor]  # one tensor [R, B, H, T, keys] a layer
-
-
-@dataclass
-class LayerRecorder:
-    """The patterns of every layer: whole softmax and softmax over content."""
-
-    patterns: Patterns = field(default_factory=list[Tensor])
-    relative: Patterns = field(default_factory=list[Tensor])
-
-    def record(
-        self, layer: int, pattern: Float[Tensor, "R B H T K"], relative: Float[Tensor, "R B H T T"]
-    ) -> None:
-        """Append the patterns of the next layer."""
-        self.patterns.append(pattern)
-        self.relative.append(relative)
 
 
 @torch.no_grad()

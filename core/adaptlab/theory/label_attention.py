@@ -7,9 +7,9 @@ is over all of them. Labels of episodes differ, so AUC is within an item, averag
 import torch
 from torch import Tensor
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED
 from adaptlab.engine.plugins import ENGINE_FAMILIES
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
 

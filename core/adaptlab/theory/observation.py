@@ -10,6 +10,7 @@ from torch import Tensor
 
 from adaptlab.engine.kernels import grouped
 from adaptlab.engine.kernels.counter import normal, stream
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import (
     NOTHING_ATTACHED,
     Attachments,
@@ -23,7 +24,6 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import TensorShape
-from adaptlab.running.capture import LayerRecorder
 
 
 @dataclass(frozen=True)

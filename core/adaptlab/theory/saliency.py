@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.plugins.learned_positions import EMBEDDING
-from adaptlab.running.capture import LayerRecorder
 from adaptlab.theory.asking import Asked
 from adaptlab.theory.observation import FrozenBase
 

@@ -44,7 +44,7 @@ from adaptlab_services.comparisons.comparison_rows import (
     unread_warnings,
 )
 from adaptlab_services.comparisons.seen_seeds import with_seen
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 from adaptlab_services.studies import studies
 
@@ -76,12 +76,12 @@ class StudyQuestion:
     """The study, if it was just read."""
 
     def inputs(self, session: Session) -> ComparisonInputs:
-        """Return the current inputs, without measurements; raises `ResourceNotFound`."""
+        """Return the current inputs, without measurements; raises `Absent`."""
         view = self.view or studies.get(session, self.study)
         return ComparisonInputs(_name(view), study_tables(view), self.strictness)
 
     def read(self, session: Session) -> ReadTables:
-        """Read all measurements; raises `ResourceNotFound`."""
+        """Read all measurements; raises `Absent`."""
         view = studies.get(session, self.study)
         tables = with_seen(session, tables_of_study(session, view))
         return ReadTables(_name(view), tables, self.strictness)
@@ -111,7 +111,7 @@ class JobsQuestion:
         jobs = scored_jobs(session, self.job_ids)
         for job_id in self.job_ids:
             if job_id not in jobs:
-                raise ResourceNotFound("job", job_id)
+                raise Absent("job", job_id)
         grouped = tables_of_jobs(tuple(jobs.values()))
         check_pairs(grouped)
         return ReadTables(None, with_seen(session, grouped), self.strictness)
@@ -123,7 +123,7 @@ Question = StudyQuestion | JobsQuestion
 def of_study(
     session: Session, study: str, strictness: Strictness = AS_USUAL
 ) -> StudyComparisonView:
-    """Compute the comparison of a study by id or name; raises `ResourceNotFound`.
+    """Compute the comparison of a study by id or name; raises `Absent`.
 
     This simple version holds the transaction while it computes. Servers use `ComparisonRuns`.
     """

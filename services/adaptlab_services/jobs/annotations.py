@@ -10,7 +10,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.annotations import AnnotationChanges, JobAnnotations
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import Job
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
 from adaptlab_services.people import access
@@ -23,14 +23,14 @@ NAMED_BY_BASE_MODEL = (
 def annotate(session: Session, job_id: UUID, changes: JobAnnotations) -> JobView:
     """Change what is written on a job, in whatever state it is.
 
-    Raises `ResourceNotFound`, `Forbidden`, and `InvalidSpec` for too many labels, or a name for a
+    Raises `Absent`, `Forbidden`, and `InvalidSpec` for too many labels, or a name for a
     job that creates a base model.
     """
     # The columns alone: an object of the job would keep its state as it was.
     columns = (Job.owner_id, Job.project_id, Job.kind, Job.labels, Job.archived_at)
     row = session.execute(select(*columns).where(Job.id == job_id).with_for_update()).one_or_none()
     if row is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     access.check_change(session, row.owner_id, row.project_id)
     values = changed_columns(row, changes)
     if "name" in changes.model_fields_set:

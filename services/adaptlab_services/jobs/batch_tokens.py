@@ -12,7 +12,7 @@ from adaptlab.values import Value
 from adaptlab_answers.people import CreatedToken
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Job
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.people import access, audit, issued_tokens, token_rights, tokens
 from adaptlab_services.people.tokens import WORKER, Principal
 
@@ -36,14 +36,14 @@ def create(session: Session, principal: Principal, job_id: UUID, new: NewJobToke
     """Create a token with the scope `worker` for one job.
 
     The job is one that the caller may change. The caller's own token does not need that scope,
-    because callers who may submit or cancel a job may also have it run. Raises `ResourceNotFound`,
+    because callers who may submit or cancel a job may also have it run. Raises `Absent`,
     `Forbidden`, and `StateConflict` for a job that has ended.
     """
     audit.note(session, scopes=[WORKER], expires_in_hours=new.expires_in_hours)
     query = select(Job.owner_id, Job.project_id, Job.state).where(Job.id == job_id)
     job = session.execute(query).one_or_none()
     if job is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     access.check_change(session, job.owner_id, job.project_id)
     if job.state in TERMINAL_STATES:
         raise StateConflict(

@@ -15,7 +15,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob, StudyPass, asked_columns
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
@@ -45,7 +45,7 @@ def pause(session: Session, principal: Principal, job_id: UUID) -> Controlled:
     """Take a job out of its queue, or ask its worker to stop.
 
     The worker is asked to save the job's state first. Repeating the call changes nothing. Raises
-    `ResourceNotFound`, `Forbidden`, and `StateConflict` for a job that waits for another, is being
+    `Absent`, `Forbidden`, and `StateConflict` for a job that waits for another, is being
     cancelled or has ended.
     """
     job = _locked(session, job_id)
@@ -73,7 +73,7 @@ def resume(
     """Queue a paused job again; it resumes from its saved state.
 
     A request to pause that no worker has followed yet is withdrawn. A job that was not paused does
-    not change. Raises `ResourceNotFound`, `Forbidden`, `LimitReached`, `QuotaReached`,
+    not change. Raises `Absent`, `Forbidden`, `LimitReached`, `QuotaReached`,
     `StateConflict` for a job that has ended, and `InvalidSpec` if a folder below `roots` that it
     reads is gone or changed.
     """
@@ -108,7 +108,7 @@ def retry(
     The new job replaces the old one in studies that were not cancelled. A job has at most one
     retry, which repeated calls return; the retry can be retried too.
 
-    Raises `ResourceNotFound`, `Forbidden`, `LimitReached`, `QuotaReached`, `StateConflict` for a
+    Raises `Absent`, `Forbidden`, `LimitReached`, `QuotaReached`, `StateConflict` for a
     job that has not ended or has succeeded, and `InvalidSpec` if a job that it builds on has
     failed, a dataset of it was deleted, or a folder that it reads below `roots` is gone or has
     changed.
@@ -139,7 +139,7 @@ def _locked(session: Session, job_id: UUID) -> Job:
     query = select(Job).where(Job.id == job_id).with_for_update()
     job = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if job is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     session.expunge(job)  # keeps the row as it was, whatever changes afterwards
     access.check_change(session, job.owner_id, job.project_id)
     return job

@@ -16,7 +16,7 @@ from adaptlab.errors import Problem
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob, StudyPass
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict, StillNeeded
+from adaptlab_services.errors import Absent, Forbidden, StateConflict, StillNeeded
 from adaptlab_services.jobs import study_lock
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS
@@ -70,7 +70,7 @@ def delete_selected(session: Session, job_ids: Collection[UUID]) -> Selection:
             try:
                 with session.begin_nested():
                     _delete(session, job_id)
-            except (StateConflict, Forbidden, ResourceNotFound) as refusal:
+            except (StateConflict, Forbidden, Absent) as refusal:
                 refused[job_id] = str(refusal)
             else:
                 deleted.append(job_id)
@@ -84,7 +84,7 @@ def _delete(session: Session, job_id: UUID) -> Any:  # the row of the job
     """Delete a job; the caller holds the lock of studies."""
     (job,) = lock(session, [job_id]) or (None,)
     if job is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     access.check_admin(session, job.project_id)
     if job.state not in TERMINAL_STATES:
         raise StateConflict(f"The job {job_id} is {job.state}. Cancel it first.", job.state)

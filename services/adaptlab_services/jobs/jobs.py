@@ -41,7 +41,7 @@ from adaptlab_answers.jobs import JobView, Preview
 from adaptlab_db.job_states import TERMINAL_STATES, UNCLAIMED_STATES
 from adaptlab_db.session import long_pause
 from adaptlab_db.tables import Job
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.jobs import estimates, gpu_needs, slow_precision, transit_sizes
 from adaptlab_services.jobs.gpu_needs import NO_NEEDS, GpuNeeds
 from adaptlab_services.jobs.rows import NewJob, insert_job
@@ -199,10 +199,10 @@ def preview_each(session: Session, specs: Sequence[AdaptSpec]) -> list[Preview |
 
 
 def get(session: Session, job_id: UUID) -> JobView:
-    """Return one job; raises `ResourceNotFound`."""
+    """Return one job; raises `Absent`."""
     rows = columns_of(session.execute(job_rows().where(Job.id == job_id)))
     if not rows:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     return current_view(session, rows[0])
 
 
@@ -210,12 +210,12 @@ def cancel(session: Session, principal: Principal, job_id: UUID) -> Cancelled:
     """Cancel a job at once, or ask the worker that runs it to stop.
 
     A job that has ended does not change, and neither does a repeated call. Raises
-    `ResourceNotFound`, and `Forbidden` for callers who are neither the job's owner nor an operator.
+    `Absent`, and `Forbidden` for callers who are neither the job's owner nor an operator.
     """
     query = select(Job.owner_id, Job.project_id).where(Job.id == job_id)
     job = session.execute(query).one_or_none()
     if job is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     access.check_change(session, job.owner_id, job.project_id)
     return stop(session, principal, job_id)
 

@@ -17,7 +17,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_db.visibility import VISIBLE
-from adaptlab_services.errors import LeaseLost, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, LeaseLost, StateConflict
 from adaptlab_services.leases import run_inputs
 from adaptlab_services.leases.lease_views import NewLease
 from adaptlab_services.lifecycle.held_leases import Lease, held
@@ -40,16 +40,16 @@ def sessions_of_workers(sessions: sessionmaker[Session]) -> sessionmaker[Session
 
 
 def check_worker(session: Session, token: Principal, worker_id: UUID) -> None:
-    """Raise `ResourceNotFound` for a worker that did not register with this token."""
+    """Raise `Absent` for a worker that did not register with this token."""
     mine = select(Worker.id).where(Worker.id == worker_id, Worker.token_id == token.token_id)
     if session.scalars(mine).one_or_none() is None:
-        raise ResourceNotFound("worker", worker_id)
+        raise Absent("worker", worker_id)
 
 
 def check_claim(session: Session, token: Principal, asked: NewLease) -> None:
     """Check the worker and the id of a requested claim.
 
-    Raises `ResourceNotFound` for a worker of another token, and `StateConflict` for an id of
+    Raises `Absent` for a worker of another token, and `StateConflict` for an id of
     another worker.
     """
     check_worker(session, token, asked.worker)
@@ -67,7 +67,7 @@ def lease_of(
 ) -> Lease:
     """Return a lease that was claimed with this token, held or lost.
 
-    Raises `ResourceNotFound`.
+    Raises `Absent`.
     """
     job_id = session.scalars(
         select(AttemptRow.job_id)
@@ -81,7 +81,7 @@ def lease_of(
         .limit(1)
     ).one_or_none()
     if job_id is None:
-        raise ResourceNotFound("lease", lease_id)
+        raise Absent("lease", lease_id)
     return Lease(job_id, attempt, lease_id, lease_seconds)
 
 
@@ -94,11 +94,11 @@ def check_held(session: Session, lease: Lease) -> None:
 def file_of(session: Session, lease: Lease, sha256: str) -> StoredFile:
     """Return a file that the run under a lease needs.
 
-    Raises `LeaseLost` and `ResourceNotFound`.
+    Raises `LeaseLost` and `Absent`.
     """
     check_held(session, lease)
     if sha256 not in run_inputs.to_fetch(session, lease.job_id):
-        raise ResourceNotFound("artifact", sha256)
+        raise Absent("artifact", sha256)
     size = ArtifactStore(session).size(sha256)
     return StoredFile(sha256=sha256, size=size, filename=sha256, media_type=MEDIA_TYPE)
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_answers.jobs import EventPage, EventView
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import Job, JobEvent
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 LARGEST_EVENT_PAGE = 1000
 
@@ -36,7 +36,7 @@ def after(
 ) -> EventPage:
     """Return the events of a job numbered above `after`, oldest first.
 
-    Raises `ResourceNotFound` if there is no such job.
+    Raises `Absent` if there is no such job.
     """
     pulse = pulse_of(session, job_id)
     rows = session.execute(
@@ -56,10 +56,10 @@ def after(
 
 
 def pulse_of(session: Session, job_id: UUID) -> Pulse:
-    """Return the pulse of one job; raises `ResourceNotFound`."""
+    """Return the pulse of one job; raises `Absent`."""
     pulse = pulses(session, (job_id,)).get(job_id)
     if pulse is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     return pulse
 
 

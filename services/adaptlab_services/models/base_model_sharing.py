@@ -14,7 +14,7 @@ from adaptlab_answers.models import BaseModelView
 from adaptlab_db.job_states import ACTIVE_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, Study, StudyJob
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import base_models
 from adaptlab_services.models.dataset_deletion import named
 from adaptlab_services.models.dataset_sharing import NewShare
@@ -88,7 +88,7 @@ def take_back(session: Session, name: str, project: str) -> None:
     query = select(BaseModel.name).where(*there)
     shared = session.scalars(query, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or shared is None:
-        raise ResourceNotFound("share of the base model with the project", project)
+        raise Absent("share of the base model with the project", project)
     if uses := tuple(_uses(session, other, name)):
         is_member = access.is_joined(session, project)
         needed_for = "; ".join(uses) if is_member else "things that you cannot see"
@@ -129,7 +129,7 @@ def may_share(session: Session, name: str) -> bool:
     """Return True if the caller may share a base model, for pages with a form."""
     try:
         return _own(session, name).state == "succeeded"
-    except (ResourceNotFound, Forbidden):
+    except (Absent, Forbidden):
         return False
 
 
@@ -147,7 +147,7 @@ def _own(session: Session, name: str) -> _Place:
     places = [_Place(*row) for row in rows]
     place = access.nearest(session, [(one.project_id, one) for one in places])
     if place is None:
-        raise ResourceNotFound("base model", name)
+        raise Absent("base model", name)
     access.check_owner(session, place.owner_id, place.project_id)
     return place
 

@@ -33,7 +33,7 @@ from adaptlab_db.session import informed
 from adaptlab_db.tables import BaseModel, CheckpointRow, Job, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS, VISIBLE
 from adaptlab_services import paging
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 
@@ -290,7 +290,7 @@ def get(session: Session, name: str) -> BaseModelView:
     originals = [match for match in found if match[1].BaseModel.shared_from is None]
     row = access.nearest(session, found) or access.nearest(session, originals)
     if row is None:
-        raise ResourceNotFound("base model", name)
+        raise Absent("base model", name)
     return _view(row, shared_with(session, row.BaseModel))
 
 

@@ -16,7 +16,7 @@ from adaptlab_answers.models import (
     PlugIn,
     Tasks,
 )
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
 
@@ -27,7 +27,7 @@ def methods() -> Methods:
 
 
 def method(name: str) -> MethodEntry:
-    """Return one method; raises `ResourceNotFound`."""
+    """Return one method; raises `Absent`."""
     entry = _find(METHODS, name)
     return MethodEntry(
         **_description(name, entry),
@@ -59,7 +59,7 @@ def tasks() -> Tasks:
 
 
 def task(name: str) -> PlugIn:
-    """Return one task; raises `ResourceNotFound`."""
+    """Return one task; raises `Absent`."""
     return PlugIn(**_description(name, _find(TASKS, name)))
 
 
@@ -69,7 +69,7 @@ def families() -> Families:
 
 
 def family(name: str) -> FamilyEntry:
-    """Return one family; raises `ResourceNotFound`."""
+    """Return one family; raises `Absent`."""
     entry = _find(FAMILIES, name)
     return FamilyEntry(
         **_description(name, entry),
@@ -88,7 +88,7 @@ class _Description(TypedDict):
 
 def _find(registry: Registry[E], name: str) -> E:
     if name not in registry.names():
-        raise ResourceNotFound(registry.kind, name)
+        raise Absent(registry.kind, name)
     return registry.get(name)
 
 

@@ -13,7 +13,7 @@ from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Dataset, Job, Json, Study
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import datasets
 from adaptlab_services.people import access
 
@@ -91,7 +91,7 @@ def may_delete(session: Session, name: str) -> bool:
     try:
         place = _place(session, name)
         access.check_change(session, place.owner_id, place.project_id)
-    except (ResourceNotFound, Forbidden):
+    except (Absent, Forbidden):
         return False
     return place.shared_from is None
 
@@ -128,7 +128,7 @@ def _place(session: Session, name: str) -> _Place:
     places = [_Place(*row) for row in rows]
     place = datasets.nearest(session, [(one.project_id, one.shared_from, one) for one in places])
     if place is None:
-        raise ResourceNotFound("dataset", name)
+        raise Absent("dataset", name)
     return place
 
 
@@ -145,7 +145,7 @@ def _lock(session: Session, place: _Place) -> bool:
     )
     names = session.scalars(query).all()
     if place.name not in names:  # somebody else has deleted it meanwhile
-        raise ResourceNotFound("dataset", place.name)
+        raise Absent("dataset", place.name)
     return len(names) > 1
 
 

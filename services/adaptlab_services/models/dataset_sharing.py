@@ -11,7 +11,7 @@ from adaptlab.values import Name, Value
 from adaptlab_answers.models import DatasetView
 from adaptlab_db.tables import Dataset, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import dataset_deletion, datasets
 from adaptlab_services.people import access, audit
 
@@ -77,7 +77,7 @@ def take_back(session: Session, name: str, project: str) -> None:
     shared = select(Dataset.artifact_sha256).where(*there).with_for_update()
     digest = session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none()
     if other is None or digest is None:
-        raise ResourceNotFound("share of the dataset with the project", project)
+        raise Absent("share of the dataset with the project", project)
     if uses := dataset_deletion.uses_in(session, other, name, digest):
         is_member = access.is_joined(session, project)
         named = "; ".join(uses) if is_member else "things that you cannot see"
@@ -97,7 +97,7 @@ def may_share(session: Session, name: str) -> bool:
     """Return True if the caller may share a dataset, for pages with a form."""
     try:
         _own(session, name)
-    except (ResourceNotFound, Forbidden, StateConflict):
+    except (Absent, Forbidden, StateConflict):
         return False
     return True
 
@@ -115,7 +115,7 @@ def _own(session: Session, name: str) -> Dataset:
     originals = [row for row in rows if row.shared_from is None]
     row = access.nearest(session, [(one.project_id, one) for one in originals or rows])
     if row is None:
-        raise ResourceNotFound("dataset", name)
+        raise Absent("dataset", name)
     if row.shared_from is not None:
         raise StateConflict(
             f"The dataset {name!r} is shared by another project. Share it from there."

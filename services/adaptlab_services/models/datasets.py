@@ -39,7 +39,7 @@ from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_db.tables import Artifact, Dataset, Project
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
@@ -237,7 +237,7 @@ def get(session: Session, name: str) -> DatasetView:
     rows = session.execute(whole.where(Dataset.name == name)).all()
     row = nearest(session, [(one.Dataset.project_id, one.Dataset.shared_from, one) for one in rows])
     if row is None:
-        raise ResourceNotFound("dataset", name)
+        raise Absent("dataset", name)
     shared = shared_with(session, row.Dataset.project_id, name)
     return _view(*row, values=row.Dataset.field_values, shared=shared)
 
@@ -324,10 +324,10 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def content(session: Session, name: str) -> StoredFile:
-    """Return the canonical content of an uploaded dataset; raises `ResourceNotFound`."""
+    """Return the canonical content of an uploaded dataset; raises `Absent`."""
     dataset = get(session, name)
     if dataset.links.content is None:
-        raise ResourceNotFound("content of the dataset", name)
+        raise Absent("content of the dataset", name)
     return StoredFile(
         sha256=dataset.digest, size=dataset.size, filename=f"{name}.jsonl", media_type=MEDIA_TYPE
     )

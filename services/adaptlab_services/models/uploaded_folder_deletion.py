@@ -9,7 +9,7 @@ from adaptlab.specs.spec import UPLOADED
 from adaptlab_answers.models import ModelFolderView
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, UploadedFolder
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models.dataset_deletion import named
 from adaptlab_services.models.uploaded_folders import KIND
 from adaptlab_services.people import access
@@ -30,12 +30,12 @@ def delete_folder(session: Session, name: str) -> None:
     rows = session.execute(select(*columns).where(UploadedFolder.name == name)).all()
     place = access.nearest(session, [(row.project_id, row) for row in rows])
     if place is None:
-        raise ResourceNotFound(KIND, name)
+        raise Absent(KIND, name)
     access.check_change(session, place.owner_id, place.project_id)
     mine = UploadedFolder.project_id == place.project_id, UploadedFolder.name == name
     # Locked first, so that imports of simultaneous requests are there or do not find the folder.
     if session.scalars(select(UploadedFolder.name).where(*mine).with_for_update()).first() is None:
-        raise ResourceNotFound(KIND, name)
+        raise Absent(KIND, name)
     if uses := tuple(_uses(session, place.project_id, name)):
         raise StateConflict(
             f"The model folder {name!r} is needed by {'; '.join(uses)}. A base model always needs "

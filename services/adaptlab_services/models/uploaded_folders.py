@@ -46,7 +46,7 @@ from adaptlab_db.artifacts import StoredArtifact
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Project, UploadedFolder, UploadedFolderFile, User
 from adaptlab_services import paging
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.paging import Cursor
@@ -215,7 +215,7 @@ def get(session: Session, name: str) -> ModelFolderView:
     rows = session.execute(_rows().where(UploadedFolder.name == name)).all()
     row = access.nearest(session, [(one.UploadedFolder.project_id, one) for one in rows])
     if row is None:
-        raise ResourceNotFound(KIND, name)
+        raise Absent(KIND, name)
     return _views(session, [row])[0]
 
 

@@ -17,7 +17,7 @@ from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Job, Membership, Project, StudyShare
 from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE
-from adaptlab_services.errors import Forbidden, ResourceNotFound
+from adaptlab_services.errors import Absent, Forbidden
 from adaptlab_services.people.tokens import Principal
 
 Role = Literal["reader", "submitter", "operator", "admin"]
@@ -241,7 +241,7 @@ def joined_project(session: Session, name: str) -> int:
     project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
     access = _access(session)
     if project_id is None or (access is not None and access.role_in(project_id) is None):
-        raise ResourceNotFound("project", name)
+        raise Absent("project", name)
     return project_id
 
 
@@ -285,7 +285,7 @@ def is_joined(session: Session, name: str) -> bool:
     """Return True if the caller is a member of a project."""
     try:
         joined_project(session, name)
-    except ResourceNotFound:
+    except Absent:
         return False
     return True
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Name, Value
 from adaptlab_answers.people import InvitationView
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services.errors import Forbidden, ResourceNotFound
+from adaptlab_services.errors import Absent, Forbidden
 from adaptlab_services.people import audit
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -54,7 +54,7 @@ def accept(session: Session, principal: Principal, name: str) -> int:
         .execution_options(synchronize_session=False)
     ).one_or_none()
     if accepted is None:
-        raise ResourceNotFound("invitation to the project", name)
+        raise Absent("invitation to the project", name)
     audit.note(session, role={"before": None, "after": accepted.role})
     joined(session, principal.user_id, accepted.project_id)
     return accepted.project_id
@@ -70,7 +70,7 @@ def leave(session: Session, principal: Principal, name: str) -> None:
     _check_may_decide(principal)
     project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
     if project_id is None or not removed(session, principal.user_id, project_id):
-        raise ResourceNotFound("project", name)
+        raise Absent("project", name)
 
 
 def choose(session: Session, principal: Principal, rights: Access, changes: OwnChanges) -> None:
@@ -84,7 +84,7 @@ def choose(session: Session, principal: Principal, rights: Access, changes: OwnC
     query = select(Project.id).where(Project.name == changes.usual_project)
     project_id = session.scalars(query).one_or_none()
     if project_id is None or rights.role_in(project_id) is None:
-        raise ResourceNotFound("project", changes.usual_project)
+        raise Absent("project", changes.usual_project)
     mine = User.id == principal.user_id
     before = session.scalars(
         select(Project.name).join(User, User.usual_project_id == Project.id).where(mine)

@@ -13,7 +13,7 @@ from adaptlab_answers.people import CreatedToken, Me, TokenView
 from adaptlab_db.tables import Project, Token, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
-from adaptlab_services.errors import Forbidden, ResourceNotFound
+from adaptlab_services.errors import Absent, Forbidden
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import (
@@ -116,7 +116,7 @@ def revoke(session: Session, principal: Principal, rights: Access, token_id: int
     mine = [] if rights.is_admin else [Token.user_id == principal.user_id]
     row = session.execute(_rows().where(Token.id == token_id, *mine)).one_or_none()
     if row is None:
-        raise ResourceNotFound("token", token_id)
+        raise Absent("token", token_id)
     view = _view(row)
     audit.note(session, user=view.user, scopes=list(view.scopes), project=view.project)
     token_rights.check_revocation(principal, rights, row.Token)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from adaptlab.values import Name, Value
 from adaptlab_answers.people import Members, MemberView, Projects, ProjectView
 from adaptlab_db.tables import Membership, Project, User
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.people import audit, invitations, users
 from adaptlab_services.people.access import Access, Role, is_at_least
 from adaptlab_services.people.tokens import Principal
@@ -62,12 +62,12 @@ def viewer_of(session: Session, principal: Principal, rights: Access) -> audit.V
 
 
 def id_of(session: Session, rights: Access, name: str) -> int:
-    """Return a project's id; raises `ResourceNotFound` if the caller cannot see it."""
+    """Return a project's id; raises `Absent` if the caller cannot see it."""
     return _row(session, rights, name).id
 
 
 def members(session: Session, rights: Access, name: str) -> Members:
-    """Return a project's members; raises `ResourceNotFound`."""
+    """Return a project's members; raises `Absent`."""
     rows = session.execute(_members(_row(session, rights, name).id).order_by(User.name))
     return Members(data=tuple(_member(row) for row in rows))
 
@@ -147,7 +147,7 @@ def _seen(rights: Access) -> Select[Project]:
 def _row(session: Session, rights: Access, name: str) -> Project:
     row = session.scalars(_seen(rights).where(Project.name == name)).one_or_none()
     if row is None:
-        raise ResourceNotFound("project", name)
+        raise Absent("project", name)
     return row
 
 

@@ -9,7 +9,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.people import Quotas, UserView
 from adaptlab_db.tables import User
 from adaptlab_services import paging
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import audit
@@ -45,12 +45,12 @@ def create(session: Session, new: NewUser) -> UserView:
 
 
 def get(session: Session, name: str) -> UserView:
-    """Return a user; raises `ResourceNotFound`."""
+    """Return a user; raises `Absent`."""
     return _view(_row(session, name))
 
 
 def id_of(session: Session, name: str) -> int:
-    """Return the id of a user; raises `ResourceNotFound`."""
+    """Return the id of a user; raises `Absent`."""
     return _row(session, name).id
 
 
@@ -68,7 +68,7 @@ def page(session: Session, page_size: int, page_token: str | None = None) -> Pag
 
 
 def change(session: Session, principal: Principal, name: str, changes: UserChanges) -> UserView:
-    """Change a user; raises `ResourceNotFound`.
+    """Change a user; raises `Absent`.
 
     Raises `StateConflict` for admins who would deactivate or demote themselves.
     """
@@ -101,7 +101,7 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
 def _row(session: Session, name: str) -> User:
     row = session.scalars(select(User).where(User.name == name)).one_or_none()
     if row is None:
-        raise ResourceNotFound("user", name)
+        raise Absent("user", name)
     return row
 
 

@@ -34,7 +34,7 @@ from adaptlab_answers.recipes import (
 )
 from adaptlab_db.job_states import LOST_STATES
 from adaptlab_db.tables import BaseModel, Job, Study
-from adaptlab_services.errors import NoReport, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, NoReport, StateConflict
 from adaptlab_services.jobs import jobs, study_lock
 from adaptlab_services.models import base_models, datasets
 from adaptlab_services.models.model_folders import NO_ROOTS
@@ -59,7 +59,7 @@ def listed() -> RecipeList:
 
 
 def get(name: str) -> RecipeView:
-    """Return one recipe; raises `ResourceNotFound`."""
+    """Return one recipe; raises `Absent`."""
     recipe = _existing(name)
     return RecipeView(
         name=recipe.name,
@@ -144,7 +144,7 @@ def _existing(name: str) -> Recipe:
     try:
         return recipe_named(name)
     except UnknownName as error:
-        raise ResourceNotFound("recipe", name) from error
+        raise Absent("recipe", name) from error
 
 
 def _still_there(reference: RecipeRef) -> Recipe:

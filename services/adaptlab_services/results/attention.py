@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from adaptlab.runs.events import AttentionSource, AttentionSummary
 from adaptlab_answers.attention import MapLinks, Maps, MapView
 from adaptlab_db.tables import Artifact, AttentionMapRow, AttentionSummaryRow
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
@@ -45,14 +45,14 @@ def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Map
 
 
 def content(session: Session, job_id: UUID, map_id: int) -> StoredFile:
-    """Return the `.npy` file of one map of a job; raises `ResourceNotFound`."""
+    """Return the `.npy` file of one map of a job; raises `Absent`."""
     row = session.execute(
         select(AttentionMapRow, Artifact.size)
         .join(Artifact, Artifact.sha256 == AttentionMapRow.artifact_sha256)
         .where(AttentionMapRow.job_id == job_id, AttentionMapRow.id == map_id)
     ).one_or_none()
     if row is None:
-        raise ResourceNotFound("attention map", map_id)
+        raise Absent("attention map", map_id)
     attention_map, size = row
     return StoredFile(
         sha256=attention_map.artifact_sha256,

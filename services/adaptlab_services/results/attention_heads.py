@@ -86,7 +86,7 @@ class StrongestHead(NamedTuple):
 
 
 def outlines(session: Session, job_id: UUID) -> tuple[MapOutline, ...]:
-    """Return the latest attempt's drawable maps; raises `ResourceNotFound`.
+    """Return the latest attempt's drawable maps; raises `Absent`.
 
     They are sorted by replicate, the base model's map before the adapted one's.
     """

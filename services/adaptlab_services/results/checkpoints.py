@@ -7,13 +7,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab_answers.results import CheckpointLinks, CheckpointList, CheckpointView
 from adaptlab_db.tables import Artifact, CheckpointRow
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.results.results import latest_attempt
 from adaptlab_services.storage.stored_files import StoredFile
 
 
 def of_job(session: Session, job_id: UUID) -> CheckpointList:
-    """Return the checkpoints of a job's latest attempt; raises `ResourceNotFound`."""
+    """Return the checkpoints of a job's latest attempt; raises `Absent`."""
     attempt = latest_attempt(session, job_id)
     rows = session.execute(
         select(CheckpointRow, Artifact.size)
@@ -25,20 +25,20 @@ def of_job(session: Session, job_id: UUID) -> CheckpointList:
 
 
 def get(session: Session, checkpoint_id: int) -> CheckpointView:
-    """Return one checkpoint of any attempt; raises `ResourceNotFound`."""
+    """Return one checkpoint of any attempt; raises `Absent`."""
     row = session.execute(
         select(CheckpointRow, Artifact.size)
         .join(Artifact, Artifact.sha256 == CheckpointRow.artifact_sha256)
         .where(CheckpointRow.id == checkpoint_id)
     ).one_or_none()
     if row is None:
-        raise ResourceNotFound("checkpoint", checkpoint_id)
+        raise Absent("checkpoint", checkpoint_id)
     checkpoint, size = row
     return _view(checkpoint, size)
 
 
 def content(session: Session, checkpoint_id: int) -> StoredFile:
-    """Return the file of one checkpoint; raises `ResourceNotFound`."""
+    """Return the file of one checkpoint; raises `Absent`."""
     checkpoint = get(session, checkpoint_id)
     return StoredFile(
         sha256=checkpoint.sha256,

@@ -45,7 +45,7 @@ class Lineage(Value):
 
 
 def of(session: Session, name: str) -> Lineage:
-    """Return the lineage of a base model; raises `ResourceNotFound`."""
+    """Return the lineage of a base model; raises `Absent`."""
     model = base_models.get(session, name)
     project = select(Project.id).where(Project.name == model.project)
     ours = (

@@ -12,7 +12,7 @@ from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import CheckpointRow, Job
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.models.base_tensors import BaseTensors
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 
@@ -46,7 +46,7 @@ def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) 
 def _folder(session: Session, checkpoint_id: int, roots: ModelRoots) -> dict[str, bytes]:
     checkpoint = session.get(CheckpointRow, checkpoint_id)
     if checkpoint is None:
-        raise ResourceNotFound("checkpoint", checkpoint_id)
+        raise Absent("checkpoint", checkpoint_id)
     job = session.get_one(Job, checkpoint.job_id)
     resolved = readable(ResolvedSpec.model_validate(job.resolved_spec))
     if not isinstance(resolved, ResolvedAdapt):

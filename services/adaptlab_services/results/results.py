@@ -33,17 +33,17 @@ from adaptlab_db.tables import (
     TheoryReportRow,
     Worker,
 )
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
 
 LARGEST_CURVE = 10_000
 
 
 def latest_attempt(session: Session, job_id: UUID) -> int:
-    """Return the number of a job's latest attempt; raises `ResourceNotFound`."""
+    """Return the number of a job's latest attempt; raises `Absent`."""
     attempt = session.execute(select(Job.attempt).where(Job.id == job_id)).scalar_one_or_none()
     if attempt is None:
-        raise ResourceNotFound("job", job_id)
+        raise Absent("job", job_id)
     return attempt
 
 
@@ -201,14 +201,14 @@ def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarri
 
 
 def outcomes(session: Session, job_id: UUID, evaluation_id: int) -> Outcomes:
-    """Return the per-item outcomes of one evaluation; raises `ResourceNotFound`."""
+    """Return the per-item outcomes of one evaluation; raises `Absent`."""
     row = session.execute(
         select(EvaluationRow.id, EvaluationRow.total, ItemOutcome.bits)
         .join(ItemOutcome, ItemOutcome.evaluation_id == EvaluationRow.id)
         .where(EvaluationRow.job_id == job_id, EvaluationRow.id == evaluation_id)
     ).one_or_none()
     if row is None:
-        raise ResourceNotFound("evaluation", evaluation_id)
+        raise Absent("evaluation", evaluation_id)
     return Outcomes(evaluation_id=row.id, total=row.total, bits=row.bits)
 
 

@@ -13,7 +13,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_db.staging import ASIDE, UNHURRIED, put_rows, take_the_place
 from adaptlab_db.stores.postgres import CHUNK_BYTES as ROW_BYTES
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
@@ -122,7 +122,7 @@ class ChunkWriting:
         """
         row = session.execute(query, {"upload_id": self._chunk.upload_id}).one_or_none()
         if row is None:
-            raise ResourceNotFound("upload", self._chunk.upload_id)
+            raise Absent("upload", self._chunk.upload_id)
         if row.sha256 == row.artifact_sha256:
             raise _completed(self._chunk.upload_id)
         return str(row.artifact_sha256)

@@ -18,7 +18,7 @@ from adaptlab_db.errors import BytesMissing
 from adaptlab_db.session import allow_pauses
 from adaptlab_db.staging import forget_aside, stage, unstage
 from adaptlab_db.tables import Upload, UploadChunk
-from adaptlab_services.errors import ResourceNotFound, StateConflict, TooManyUploads, UploadTooLarge
+from adaptlab_services.errors import Absent, StateConflict, TooManyUploads, UploadTooLarge
 from adaptlab_services.limits import quotas
 from adaptlab_services.people.tokens import Principal
 
@@ -83,7 +83,7 @@ def begin(
 
 
 def get(session: Session, principal: Principal, upload_id: UUID) -> UploadView:
-    """Return one of the caller's uploads; raises `ResourceNotFound`."""
+    """Return one of the caller's uploads; raises `Absent`."""
     return _view(session, found(session, principal, upload_id))
 
 
@@ -131,7 +131,7 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
 
 
 def remove(session: Session, principal: Principal, upload_id: UUID) -> None:
-    """Delete an upload, complete or not; raises `ResourceNotFound`."""
+    """Delete an upload, complete or not; raises `Absent`."""
     _delete(session, found(session, principal, upload_id, lock=True))
 
 
@@ -175,11 +175,11 @@ def is_complete(upload: Upload) -> bool:
 
 
 def found(session: Session, principal: Principal, upload_id: UUID, *, lock: bool = False) -> Upload:
-    """Return the row of one of the caller's uploads; raises `ResourceNotFound`."""
+    """Return the row of one of the caller's uploads; raises `Absent`."""
     query = _owned(principal).where(Upload.id == upload_id)
     upload = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if upload is None:
-        raise ResourceNotFound("upload", upload_id)
+        raise Absent("upload", upload_id)
     return upload
 
 

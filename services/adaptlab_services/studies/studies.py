@@ -220,7 +220,7 @@ def inside_project_of(session: Session, study: str) -> AbstractContextManager[No
 
 
 def get(session: Session, study: str) -> StudyView:
-    """Return one study, by id or name; raises `ResourceNotFound`."""
+    """Return one study, by id or name; raises `Absent`."""
     row = study_row(session, study)
     return study_view(session, row, belonging(session, row))
 
@@ -288,7 +288,7 @@ def cancel(session: Session, principal: Principal, study: str) -> Changed:
 def annotate(session: Session, study: str, changes: StudyAnnotations) -> StudyView:
     """Change what is written on a study, in whatever state it is.
 
-    Raises `ResourceNotFound`, `Forbidden`, `StateConflict` for a name that another study has, and
+    Raises `Absent`, `Forbidden`, `StateConflict` for a name that another study has, and
     `InvalidSpec` for too many labels.
     """
     if changes.name is not None:

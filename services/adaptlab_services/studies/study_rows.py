@@ -13,20 +13,20 @@ from adaptlab.studies.study import StudySpec
 from adaptlab_db.tables import Project, Study, StudyShare, User
 from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import short_ids
-from adaptlab_services.errors import ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.people import access
 from adaptlab_services.studies.study_views import Belonging
 
 
 def study_row(session: Session, study: str) -> Study:
-    """Return the study with this id or name; raises `ResourceNotFound`."""
+    """Return the study with this id or name; raises `Absent`."""
     return _one(session, study, select(Study))
 
 
 def locked_row(session: Session, study: str, *, even_cancelled: bool = False) -> Study:
     """Return a study and lock it until the unit of work ends.
 
-    Raises `ResourceNotFound`, and `StateConflict` for a cancelled study unless `even_cancelled`.
+    Raises `Absent`, and `StateConflict` for a cancelled study unless `even_cancelled`.
     """
     row = _one(session, study, select(Study).with_for_update())
     if row.cancelled_at is not None and not even_cancelled:
@@ -91,5 +91,5 @@ def _one(session: Session, study: str, query: Select[Study]) -> Study:
     if row is None and (meant := short_ids.study_id(session, study)) is not None:
         row = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
     if row is None:
-        raise ResourceNotFound("study", study)
+        raise Absent("study", study)
     return row

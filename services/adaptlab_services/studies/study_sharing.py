@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from adaptlab_answers.studies import StudyView
 from adaptlab_db.tables import Project, Study, StudyShare
 from adaptlab_db.visibility import ACROSS_PROJECTS
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.people import access, audit
 from adaptlab_services.studies import studies
@@ -58,14 +58,14 @@ def take_back(session: Session, study: str, project: str) -> None:
     shared = delete(StudyShare).where(*mine).returning(StudyShare.study_id)
     if session.scalars(shared, execution_options=ACROSS_PROJECTS).one_or_none() is None:
         _own(session, study)
-        raise ResourceNotFound("share of the study with the project", project)
+        raise Absent("share of the study with the project", project)
 
 
 def may_share(session: Session, study_id: UUID) -> bool:
     """Return True if the caller may share a study, for pages with a form."""
     try:
         _own(session, str(study_id))
-    except (ResourceNotFound, Forbidden):
+    except (Absent, Forbidden):
         return False
     return True
 

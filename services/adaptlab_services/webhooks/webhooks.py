@@ -23,7 +23,7 @@ from adaptlab_answers.webhooks import (
 )
 from adaptlab_db.tables import Project, User, Webhook, WebhookDelivery
 from adaptlab_services import paging
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, audit
 from adaptlab_services.people.access import Access, is_at_least
@@ -122,10 +122,10 @@ def page(
 
 
 def get(session: Session, rights: Access, webhook_id: int) -> WebhookView:
-    """Return a webhook; raises `ResourceNotFound` and `Forbidden`."""
+    """Return a webhook; raises `Absent` and `Forbidden`."""
     row = session.execute(_rows().where(Webhook.id == webhook_id)).one_or_none()
     if row is None:
-        raise ResourceNotFound("webhook", webhook_id)
+        raise Absent("webhook", webhook_id)
     _check_operator(rights, row.Webhook.project_id)
     return _views(session, [row])[0]
 

@@ -1,1 +1,1 @@
-"""The worker's processes, threads and slots, and what they do between jobs."""
+"""The worker's processes and slots, and their work between jobs."""

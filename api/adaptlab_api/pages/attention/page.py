@@ -22,7 +22,7 @@ from adaptlab_api.pages.attention.flow import flows
 from adaptlab_api.pages.attention.patches import patch_maps
 from adaptlab_api.pages.attention.view import AttentionView, MapPlace, answer_place, attention_view
 from adaptlab_api.pages.rendering.job_titles import job_title
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import catalogue
 from adaptlab_services.results import attention, attention_heads
@@ -106,7 +106,7 @@ class Guide:
 
 
 def attention_page(session: Session, job_id: UUID, asked: AttentionQuery) -> dict[str, object]:
-    """Return the values of the template; raise `ResourceNotFound`."""
+    """Return the values of the template; raise `Absent`."""
     job = jobs.get(session, job_id)
     maps = attention_heads.outlines(session, job_id)
     shown: dict[str, object] = {"job": job, "title": job_title(job), "view": None}
@@ -215,7 +215,7 @@ def _method(name: str | None) -> MethodEntry | None:
     """Return the catalogue entry of a method, or None if it is not installed."""
     try:
         return None if name is None else catalogue.method(name)
-    except ResourceNotFound:
+    except Absent:
         return None
 
 

@@ -28,7 +28,7 @@ from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.results.attention_heads import HeadOrder, Sorting
 
 MOST_OFFSET = 10**6
@@ -116,7 +116,7 @@ def attention_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal}
         try:
             content = attention_page(session, short_ids.job_id(session, job_id), asked)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such job", NO_JOB, shown)
         return renderer.page("attention.html", {**shown, **content})
 

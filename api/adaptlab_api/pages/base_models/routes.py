@@ -14,7 +14,7 @@ from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
 from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.models import base_model_sharing, base_models
 from adaptlab_services.results import lineage
 
@@ -50,7 +50,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             content = _one(session, name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such base model", NO_MODEL, shown)
         content["may_share"] = base_model_sharing.may_share(session, name)
         return renderer.page("base-model.html", {**shown, **content})

@@ -14,7 +14,7 @@ from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.models import catalogue
 
 HERE = "/methods"
@@ -73,7 +73,7 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             method = catalogue.method(name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such method", NOT_HERE, shown)
         return renderer.page("method.html", {**shown, "method": method, "knobs": knobs(method)})
 
@@ -83,7 +83,7 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             task = catalogue.task(name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such task", NOT_HERE, shown)
         values = {**shown, "task": task, "knobs": knobs(task), "schema": pretty(task.knobs)}
         return renderer.page("task.html", values)

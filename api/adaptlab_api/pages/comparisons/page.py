@@ -18,7 +18,7 @@ from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAU
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import MOST_JOBS, JobsQuestion
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 COMPARE_POLL, COMPUTING_POLL = 5, 2
 CANNOT, FAULT = "These jobs cannot be compared", "This filter is not valid"
@@ -37,7 +37,7 @@ class Chosen:
         return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
 
     def jobs(self, session: Session) -> tuple[UUID, ...]:
-        """Return the ids; raises `ResourceNotFound`, or `InvalidSpec` for too many."""
+        """Return the ids; raises `Absent`, or `InvalidSpec` for too many."""
         named = chosen_jobs.chosen_by(session, self.filter) if self.filter else ()
         listed = (short_ids.job_id(session, text) for text in self.job_ids)
         chosen = tuple(dict.fromkeys((*listed, *named)))
@@ -57,7 +57,7 @@ def compared(
 
 
 def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str, object]:
-    """Return the values of the template; raise `ResourceNotFound` or `InvalidSpec`."""
+    """Return the values of the template; raise `Absent` or `InvalidSpec`."""
     with units() as session:
         jobs = chosen.jobs(session)
     answer = runs.answer(units, JobsQuestion(jobs))
@@ -78,10 +78,10 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
     }
 
 
-def refused(chosen: Chosen, refusal: InvalidSpec | ResourceNotFound) -> dict[str, object]:
+def refused(chosen: Chosen, refusal: InvalidSpec | Absent) -> dict[str, object]:
     """Return the values of the page with an error instead of tables."""
     fault = fault_of(chosen.filter) if chosen.filter else None
-    heading = "There is no such job" if isinstance(refusal, ResourceNotFound) else CANNOT
+    heading = "There is no such job" if isinstance(refusal, Absent) else CANNOT
     refused: dict[str, object] = {"refusal": f"{refusal}", "heading": FAULT if fault else heading}
     return {**asking(chosen, fault), "progress": None, "tables": (), "jobs": 0, **refused}
 

@@ -14,7 +14,7 @@ from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, UnitsDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.querying.filtering import LONGEST_FILTER
 
 
@@ -42,7 +42,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         try:
             chosen = Chosen.read((*job, *jobs.split(",")), filter_text)
             content = compare_page(units, opened.comparisons, chosen)
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 404)
         except InvalidSpec as fault:
             return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 400)
@@ -60,7 +60,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
-        except (ResourceNotFound, InvalidSpec):
+        except (Absent, InvalidSpec):
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
 
@@ -77,7 +77,7 @@ def compare_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = compared(units, opened.comparisons, Chosen.read(jobs.split(","), ""))
-        except (ResourceNotFound, InvalidSpec):
+        except (Absent, InvalidSpec):
             return Response(status_code=404)
         return curves_answer(units, comparison, (table, cell), theme)
 

@@ -21,7 +21,7 @@ from adaptlab_api.requests.readings import OTHERS, in_turn
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.datasets import PATIENCE_SECONDS, stored_records
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
 
 HERE = "/datasets"
@@ -58,7 +58,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             found, task = datasets.get(session, name), datasets.fitting_task(session, name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
         values = {"found": found, "most": MOST_VALUES, "task": task and pretty(task)}
         may_delete = found.source == "imported" and dataset_deletion.may_delete(session, name)
@@ -73,7 +73,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             dataset_deletion.delete_dataset(session, name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such dataset", NO_DATASET, shown)
         except StateConflict as refusal:
             return renderer.fault(409, NEEDED, str(refusal), shown)

@@ -6,15 +6,15 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from adaptlab_api.pages.rendering.help import documents, title_of
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 HERE = "/documents"
 
 
 def document_page(name: str) -> dict[str, object]:
-    """Return the values of the template; raise `ResourceNotFound`."""
+    """Return the values of the template; raise `Absent`."""
     if name not in documents():
-        raise ResourceNotFound("document", name)
+        raise Absent("document", name)
     text = documents()[name]()
     return {"title": title_of(name), "text": Markup(_html(text, name))}  # noqa: S704 - escaped there
 

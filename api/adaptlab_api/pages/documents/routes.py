@@ -8,7 +8,7 @@ from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 FIRST = f"{HERE}/README.md"
 NO_DOCUMENT = "The documentation of this server has no page with this address."
@@ -34,7 +34,7 @@ def document_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal}
         try:
             content = document_page(name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such document", NO_DOCUMENT, shown)
         return renderer.page("document.html", {**shown, **content})
 

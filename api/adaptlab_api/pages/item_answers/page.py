@@ -16,7 +16,7 @@ from adaptlab_api.pages.rendering.formats import integer, words
 from adaptlab_api.pages.rendering.item_pictures import ItemPicture, Pictures
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_services import short_ids
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.results import given_answers, item_pictures
 from adaptlab_services.results.given_answers import AnswerFilter, Outcome
@@ -124,7 +124,7 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def answers_page(session: Session, job_id: UUID, asked: AnswersQuery) -> dict[str, object]:
-    """Return the values of the template; raise `ResourceNotFound`."""
+    """Return the values of the template; raise `Absent`."""
     job = jobs.get(session, job_id)
     tasks = given_answers.tasks(session, job_id)
     shown: dict[str, object] = {"job": job, "title": job_title(job), "task": None}
@@ -193,7 +193,7 @@ def _other(session: Session, text: str) -> tuple[JobView | None, str | None]:
         return None, None
     try:
         return jobs.get(session, short_ids.job_id(session, text)), None
-    except ResourceNotFound:
+    except Absent:
         return None, f"There is no job {text[:64]!r} to compare with."
 
 

@@ -12,7 +12,7 @@ from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 
 NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
 
@@ -53,7 +53,7 @@ def answers_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal}
         try:
             content = answers_page(session, short_ids.job_id(session, job_id), asked)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such job", NO_JOB, shown)
         return renderer.page("answers.html", {**shown, **content})
 

@@ -52,7 +52,7 @@ DIGEST_LENGTH, SHOWN_OF_DIGEST = 64, 12
 
 
 def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]:
-    """Return the values of the template; raise `ResourceNotFound`."""
+    """Return the values of the template; raise `Absent`."""
     job = jobs.get(session, job_id)
     tried = results.replicates(session, job_id).data
     maps = attention_heads.outlines(session, job_id)

@@ -28,7 +28,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, Submitt
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import access_of, needs
 from adaptlab_services import short_ids
-from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, LimitReached, StateConflict
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.tokens import Principal
@@ -133,7 +133,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
         try:
             content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
-        except ResourceNotFound:
+        except Absent:
             return _no_job(renderer, principal)
         except InvalidSpec as refusal:
             return renderer.fault(404, SEVERAL, str(refusal), {"principal": principal})
@@ -146,7 +146,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             jobs.cancel(session, principal, job_id)
-        except ResourceNotFound:
+        except Absent:
             return _no_job(renderer, principal)
         except Forbidden as refusal:
             return _refused(renderer, principal, refusal)
@@ -164,7 +164,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         try:
             changes = job_changes(fields, jobs.get(session, job_id).labels)
             annotations.annotate(session, job_id, changes)
-        except ResourceNotFound:
+        except Absent:
             return _no_job(renderer, principal)
         except (InvalidSpec, Refused, Forbidden) as refusal:
             return _refused(renderer, principal, refusal)
@@ -185,7 +185,7 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
     ) -> Response:
         try:
             job_deletion.delete_job(session, job_id)
-        except ResourceNotFound:
+        except Absent:
             return _no_job(renderer, principal)
         except (StateConflict, Forbidden) as refusal:
             shown = {"principal": principal}
@@ -212,7 +212,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
             # The page about a refusal commits, so what was written before it is rolled back here.
             with session.begin_nested():
                 done = _controlled(session, principal, job_id, verb, most, opened.model_roots)
-        except ResourceNotFound:
+        except Absent:
             return _no_job(renderer, principal)
         except StateConflict:  # the state has changed meanwhile: show it
             return RedirectResponse(f"/jobs/{job_id}", 303)

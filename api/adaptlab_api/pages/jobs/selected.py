@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.annotations import JobAnnotations
 from adaptlab_api.pages.rendering.annotation_form import changed_labels
-from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, LimitReached, StateConflict
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people import audit
@@ -72,7 +72,7 @@ def apply(
             # A refusal undoes what was written for this job only.
             with session.begin_nested():
                 queues += change(job_id)
-        except (StateConflict, Forbidden, InvalidSpec, LimitReached, ResourceNotFound) as refusal:
+        except (StateConflict, Forbidden, InvalidSpec, LimitReached, Absent) as refusal:
             refused.append(Problem(str(job_id), "not_changed", str(refusal)))
         else:
             changed.append(job_id)

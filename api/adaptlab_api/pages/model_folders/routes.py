@@ -11,7 +11,7 @@ from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import uploaded_folder_deletion, uploaded_folders
 
 HERE = "/model-folders"
@@ -47,7 +47,7 @@ def model_folder_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             uploaded_folder_deletion.delete_folder(session, name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such upload", NO_FOLDER, shown)
         except StateConflict as refusal:
             return renderer.fault(409, NEEDED, str(refusal), shown)

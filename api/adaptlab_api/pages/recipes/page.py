@@ -52,7 +52,7 @@ def recipe_list() -> dict[str, object]:
 
 
 def recipe_page(name: str, server: str) -> dict[str, object]:
-    """Return the values of one recipe; raise `ResourceNotFound`."""
+    """Return the values of one recipe; raise `Absent`."""
     recipe = recipes.get(name)
     quickest = recipe.presets[0].preset
     return {

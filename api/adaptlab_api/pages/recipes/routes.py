@@ -17,7 +17,7 @@ from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, Submitt
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
-from adaptlab_services.errors import LimitReached, ResourceNotFound
+from adaptlab_services.errors import Absent, LimitReached
 from adaptlab_services.recipes import recipe_studies
 
 HERE = "/recipes"
@@ -48,7 +48,7 @@ def recipe_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             content = recipe_page(name, server_address(request))
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such recipe", NO_RECIPE, shown)
         return renderer.page("recipe.html", {**shown, **content})
 

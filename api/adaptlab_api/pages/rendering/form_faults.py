@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.answers.problems import Refused
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 
-FormRefusal = InvalidSpec | Refused | Forbidden | ResourceNotFound | StateConflict
-REFUSALS = (InvalidSpec, Refused, Forbidden, ResourceNotFound, StateConflict)
+FormRefusal = InvalidSpec | Refused | Forbidden | Absent | StateConflict
+REFUSALS = (InvalidSpec, Refused, Forbidden, Absent, StateConflict)
 """The errors with which a service refuses what a form asks for."""
 
 
@@ -27,7 +27,7 @@ def faults_of(
                 f"{_label(problem.pointer, fields)}: {problem.detail}"
                 for problem in refusal.problems
             )
-        case ResourceNotFound() if missing is not None:
+        case Absent() if missing is not None:
             return (missing,)
         case _:
             return (str(refusal),)

@@ -18,7 +18,7 @@ from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep, SubmitterDep, valid
 from adaptlab_api.requests.rules import needs
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models.dataset_sharing import NewShare
 
 NOT_SHARED = "The sharing was not changed"
@@ -59,7 +59,7 @@ def add_sharing(router: APIRouter, renderer: Renderer, shared: Shared) -> None:
             shown: dict[str, object] = {"principal": principal, "here": shared.here}
             try:
                 change(session, name, fields)
-            except (ResourceNotFound, StateConflict, Forbidden, InvalidSpec, Refused) as refusal:
+            except (Absent, StateConflict, Forbidden, InvalidSpec, Refused) as refusal:
                 return renderer.fault(status_of(refusal), NOT_SHARED, str(refusal), shown)
             page = f"{shared.here}/{quote(name, safe='')}#sharing"
             return noted(session, request, RedirectResponse(page, 303))

@@ -82,7 +82,7 @@ def present_seeds(study: StudyView) -> frozenset[int]:
 def extend_page(session: Session, name: str, more: int, rules: Rules) -> dict[str, object]:
     """Return the values of the page that shows the cost of more seeds.
 
-    Raises `ResourceNotFound`, `StateConflict` for a cancelled study, and `InvalidSpec`.
+    Raises `Absent`, `StateConflict` for a cancelled study, and `InvalidSpec`.
     """
     study = studies.get(session, name)
     extension = further(study, more)

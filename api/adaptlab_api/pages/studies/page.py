@@ -22,7 +22,7 @@ from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAU
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.comparisons.stored_comparison import MethodEffort, StoredComparison
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import rights
 from adaptlab_services.querying.list_conditions import Archived
 from adaptlab_services.studies import studies, study_sharing
@@ -97,7 +97,7 @@ def study_page(
 ) -> dict[str, object]:
     """Return the values of one study, with tables from the first one on.
 
-    `rules` are those of the estimate for more seeds. Raises `ResourceNotFound` without such a study
+    `rules` are those of the estimate for more seeds. Raises `Absent` without such a study
     or table.
     """
     with units() as session:
@@ -154,10 +154,10 @@ def _offers(
 
 
 def shown_tables(stored: StoredComparison, first: int) -> range:
-    """Return the numbers of the tables on a page; raises `ResourceNotFound`."""
+    """Return the numbers of the tables on a page; raises `Absent`."""
     rows = [len(table.rows) for table in stored.inputs.tables]
     if first and first >= len(rows):
-        raise ResourceNotFound("table", first)
+        raise Absent("table", first)
     last = first + 1
     while last < len(rows) and sum(rows[first : last + 1]) <= MOST_ROWS:
         last += 1

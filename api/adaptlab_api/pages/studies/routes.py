@@ -26,7 +26,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services.comparisons.comparisons import StudyQuestion
-from adaptlab_services.errors import Forbidden, LimitReached, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, LimitReached, StateConflict
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.studies import studies, study_deletion, study_sharing
 
@@ -82,7 +82,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             content = study_page(units, opened.comparisons, study_rules(opened), study, table)
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         return renderer.page("study.html", {"principal": principal, "here": HERE, **content})
 
@@ -93,7 +93,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             changed = studies.cancel(session, principal, study)
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         return noted(session, request, RedirectResponse(f"{HERE}/{changed.study.name}", 303))
 
@@ -109,7 +109,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = opened.comparisons.answer(units, StudyQuestion(study))
-        except ResourceNotFound:
+        except Absent:
             return Response(status_code=404)
         return table_answer(comparison, table, theme)
 
@@ -126,7 +126,7 @@ def study_routes(renderer: Renderer) -> APIRouter:
     ) -> Response:
         try:
             comparison = opened.comparisons.answer(units, StudyQuestion(study))
-        except ResourceNotFound:
+        except Absent:
             return Response(status_code=404)
         return curves_answer(units, comparison, (table, cell), theme)
 
@@ -153,7 +153,7 @@ def _add_annotating(router: APIRouter, renderer: Renderer) -> None:
         try:
             changes = study_changes(fields, studies.get(session, study).labels)
             changed = studies.annotate(session, study, changes)
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, Refused, Forbidden, StateConflict) as refusal:
             return renderer.fault(status_of(refusal), NOT_SAVED, str(refusal), shown)
@@ -175,7 +175,7 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             study_deletion.delete_study(session, study, with_jobs="with_jobs" in fields)
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         except (StateConflict, Forbidden) as refusal:
             return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
@@ -197,7 +197,7 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             content = extend_page(session, study, more, study_rules(opened))
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, StateConflict) as refusal:
             return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
@@ -220,7 +220,7 @@ def _add_extending(router: APIRouter, renderer: Renderer) -> None:
             with session.begin_nested():
                 extension = extension_of(fields)
                 done = studies.extend(session, principal, study, extension, study_rules(opened))
-        except ResourceNotFound as fault:
+        except Absent as fault:
             return _not_found(renderer, principal, fault)
         except (InvalidSpec, StateConflict, Forbidden, LimitReached) as refusal:
             return renderer.fault(status_of(refusal), NOT_EXTENDED, str(refusal), shown)
@@ -232,9 +232,7 @@ async def _seeds(request: Request) -> Mapping[str, Sequence[str]]:
     return await form_fields(request, MOST_SEEDS)
 
 
-def _not_found(
-    renderer: Renderer, principal: Principal | Reader, fault: ResourceNotFound
-) -> Response:
+def _not_found(renderer: Renderer, principal: Principal | Reader, fault: Absent) -> Response:
     shown: dict[str, object] = {"principal": principal, "here": HERE}
     if fault.kind == "table":
         return renderer.fault(404, "There is no such table", NO_TABLE, shown)

@@ -18,10 +18,10 @@ from adaptlab_api.answers.problems import Refused
 from adaptlab_api.pages.submitting.draft import Draft
 from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.errors import (
+    Absent,
     Forbidden,
     IdempotencyMismatch,
     LimitReached,
-    ResourceNotFound,
     StateConflict,
 )
 from adaptlab_services.jobs import jobs
@@ -39,7 +39,7 @@ REFUSALS = (
     StateConflict,
     Forbidden,
     LimitReached,
-    ResourceNotFound,
+    Absent,
     IdempotencyMismatch,
 )
 """Errors of a service for a spec that it refuses."""
@@ -133,7 +133,7 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
             return tuple(refusal.faults)
         case StateConflict():
             return (Problem("/name", "conflict", str(refusal)),)
-        case ResourceNotFound(kind="project"):
+        case Absent(kind="project"):
             return (
                 Problem(
                     "/project",
@@ -146,7 +146,7 @@ def problems_of(refusal: AdaptlabError) -> tuple[Problem, ...]:
 
 
 def in_project(session: Session, rights: Access, name: str) -> AbstractContextManager[None]:
-    """Create resources in the project `name`, if not empty; raises `ResourceNotFound`."""
+    """Create resources in the project `name`, if not empty; raises `Absent`."""
     if not name:
         return nullcontext()
     return access.inside(session, projects.id_of(session, rights, name))

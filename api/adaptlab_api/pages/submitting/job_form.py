@@ -14,7 +14,7 @@ from adaptlab_api.pages.rendering.formats import integer, words
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_fields import FormField, knob_fields, spec_field
 from adaptlab_api.pages.submitting.spec_form import Section
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.models import base_models, catalogue
 from adaptlab_services.recipes import recipes
@@ -184,7 +184,7 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
     name = chosen(f"{at}/name")
     try:
         knobs = knob_fields(entry_of(name), at)
-    except ResourceNotFound:
+    except Absent:
         knobs = ()
     choice = FormField(
         f"{at}/name",

@@ -60,7 +60,7 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import lacks_to_submit, needs
 from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services import short_ids
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.models import datasets
 from adaptlab_services.people import projects
@@ -170,7 +170,7 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
                 draft = _job_of_dataset(asked, kind, dataset, base_model, method)
             else:
                 draft = _opened_job(asked, kind, like, base_model, method)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such job", NO_SUCH, asked.shown("/"))
         return _job_page(renderer, asked, draft)
 
@@ -221,7 +221,7 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
             return _closed(renderer, asked)
         try:
             draft = _opened_study(asked, like, recipe, preset, dataset)
-        except (ResourceNotFound, InvalidSpec):
+        except (Absent, InvalidSpec):
             shown = asked.shown("/studies")
             return renderer.fault(404, "There is no such study", NO_SUCH, shown)
         return _study_page(renderer, asked, draft, hidden=_named_new(asked.session))
@@ -269,7 +269,7 @@ def _redirected(
 
 
 def _opened_job(asked: Asking, kind: str, like: str, base_model: str, method: str) -> Draft:
-    """Return a new form, or that of an existing job; raise `ResourceNotFound`."""
+    """Return a new form, or that of an existing job; raise `Absent`."""
     project = asked.project
     if not like:
         offered = _around(asked, project)
@@ -297,7 +297,7 @@ def _job_of_folder(asked: Asking, kind: str, folder: str) -> Draft:
 
 
 def _job_of_dataset(asked: Asking, kind: str, dataset: str, base_model: str, method: str) -> Draft:
-    """Return a new form with the task that fits a dataset; raise `ResourceNotFound`."""
+    """Return a new form with the task that fits a dataset; raise `Absent`."""
     project, task = _task_of(asked, dataset)
     offered = _around(asked, project)
     kind = kind if kind in KINDS else ""
@@ -430,7 +430,7 @@ def _named_new(session: Session) -> UUID | None:
     """Return the study named `new`, whose page this form hides."""
     try:
         return studies.get(session, "new").id
-    except ResourceNotFound:
+    except Absent:
         return None
 
 

@@ -78,7 +78,7 @@ def projects_page(
 
 
 def project_page(session: Session, rights: Access, name: str, user: str = "") -> dict[str, object]:
-    """Return the values of a project's page; raises `ResourceNotFound`.
+    """Return the values of a project's page; raises `Absent`.
 
     `user` is that of a refused form.
     """

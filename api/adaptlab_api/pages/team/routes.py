@@ -38,7 +38,7 @@ from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionD
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.people import ProjectName, UserName
-from adaptlab_services.errors import ResourceNotFound
+from adaptlab_services.errors import Absent
 from adaptlab_services.people import invitations, projects, users
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -98,7 +98,7 @@ def project_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": TEAM}
         try:
             values = project_page(session, access, name)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such project", NO_PROJECT, shown)
         return renderer.page("project.html", {**shown, **values})
 
@@ -319,7 +319,7 @@ def _missing(
     """Return the error page for a project that the caller does not see."""
     try:
         projects.id_of(session, access, name)
-    except ResourceNotFound:
+    except Absent:
         shown: dict[str, object] = {"principal": principal, "here": TEAM}
         return renderer.fault(404, "There is no such project", NO_PROJECT, shown)
     return None

@@ -20,7 +20,7 @@ from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, SessionD
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.results import RowId
-from adaptlab_services.errors import Forbidden, ResourceNotFound
+from adaptlab_services.errors import Absent, Forbidden
 from adaptlab_services.people import issued_tokens
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -74,7 +74,7 @@ def token_routes(renderer: Renderer) -> APIRouter:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         try:
             issued_tokens.revoke(session, principal, access, token_id)
-        except ResourceNotFound:
+        except Absent:
             return renderer.fault(404, "There is no such token", NO_TOKEN, shown)
         except Forbidden as refusal:
             return renderer.fault(403, CAN_MORE, str(refusal), shown)

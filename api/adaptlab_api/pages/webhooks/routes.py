@@ -28,7 +28,7 @@ from adaptlab_api.requests.dependencies import AccessDep, PrincipalDep, Resource
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.results import RowId
-from adaptlab_services.errors import Forbidden, ResourceNotFound, StateConflict
+from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.webhooks import webhooks
@@ -147,7 +147,7 @@ def _acted(
     shown: dict[str, object] = {"principal": principal, "here": TEAM}
     try:
         act()
-    except ResourceNotFound:
+    except Absent:
         return renderer.fault(404, "There is no such webhook", "It may be deleted.", shown)
     except Forbidden as refusal:
         return renderer.fault(403, "You cannot change this webhook", str(refusal), shown)
