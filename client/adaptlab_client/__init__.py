@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adaptlab.comparisons.verdict import Verdict as Verdict
     from adaptlab.reproductions.claim_verdicts import ClaimVerdict as ClaimVerdict
     from adaptlab.reproductions.recipe import RecipeRef as RecipeRef
-    from adaptlab.reproductions.recipe_report import EffortRow as ReportRow
+    from adaptlab.reproductions.recipe_report import EffortRow as EffortRow
     from adaptlab.reproductions.recipe_report import ReportCell as ReportCell
     from adaptlab.reproductions.recipe_report import ReportTable as ReportTable
     from adaptlab.runs.events import AttentionSummary as AttentionSummary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from adaptlab_answers.jobs import JobView as JobView
     from adaptlab_answers.jobs import Preview as Preview
     from adaptlab_answers.jobs import ProgressNews as ProgressNews
-    from adaptlab_answers.jobs import RunProgress as Progress
+    from adaptlab_answers.jobs import RunProgress as RunProgress
     from adaptlab_answers.models import BaseModelView as BaseModelView
     from adaptlab_answers.models import BudgetAnswer as BudgetAnswer
     from adaptlab_answers.models import DatasetView as DatasetView
@@ -146,7 +146,7 @@ _HOMES = {
     "PlannedJobView": "adaptlab_answers.studies",
     "PlugIn": "adaptlab_answers.models",
     "Preview": "adaptlab_answers.jobs",
-    "Progress": "adaptlab_answers.jobs",
+    "RunProgress": "adaptlab_answers.jobs",
     "ProgressNews": "adaptlab_answers.jobs",
     "ProjectView": "adaptlab_answers.people",
     "QueueUse": "adaptlab_answers.people",
@@ -157,7 +157,7 @@ _HOMES = {
     "Recommendation": "adaptlab_answers.recommendations",
     "ReplicateResult": "adaptlab.runs.events",
     "ReportCell": "adaptlab.reproductions.recipe_report",
-    "ReportRow": "adaptlab.reproductions.recipe_report",
+    "EffortRow": "adaptlab.reproductions.recipe_report",
     "ReportTable": "adaptlab.reproductions.recipe_report",
     "ResultTable": "adaptlab_client.display.result_table",
     "Retries": "adaptlab_client.transport.connection",
@@ -216,6 +216,7 @@ __all__ = [
     "DatasetView",
     "Diagnosis",
     "DigestMismatch",
+    "EffortRow",
     "Estimate",
     "EvaluationView",
     "EventView",
@@ -240,7 +241,6 @@ __all__ = [
     "PlannedJobView",
     "PlugIn",
     "Preview",
-    "Progress",
     "ProgressNews",
     "ProjectView",
     "QueueUse",
@@ -251,10 +251,10 @@ __all__ = [
     "Recommendation",
     "ReplicateResult",
     "ReportCell",
-    "ReportRow",
     "ReportTable",
     "ResultTable",
     "Retries",
+    "RunProgress",
     "ServerUnavailable",
     "ServerUnreachable",
     "SeveralMaps",
