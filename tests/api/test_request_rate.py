@@ -290,7 +290,7 @@ def test_one_person_cannot_take_all_threads(
         "import time; from pathlib import Path; from adaptlab_api.routes import jobs\n"
         "def cancel(*_):\n"
         f"    while Path({str(going)!r}).exists(): time.sleep(0.05)\n"
-        "    raise jobs.jobs.NotFound('job', 'none')\n"
+        "    raise jobs.jobs.Absent('job', 'none')\n"
         "jobs.jobs.cancel = cancel"
     )
     with (

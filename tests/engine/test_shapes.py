@@ -28,7 +28,7 @@ print({"beartype", "jaxtyping"} & sys.modules.keys())
 def test_a_wrong_shape_is_refused_where_torch_would_broadcast() -> None:
     x, weight = torch.ones(2, 5, 4), torch.ones(2, 1)
 
-    with pytest.raises(TypeCheckError, match=r"adaptlab\.engine\.grouped\.scale"):
+    with pytest.raises(TypeCheckError, match=r"adaptlab\.engine\.kernels\.grouped\.scale"):
         scale(x, weight)
 
     assert scale(x, torch.ones(2, 4)).shape == (2, 5, 4)

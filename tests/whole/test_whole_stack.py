@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import psycopg
 import pytest
 import redis
 from safetensors import safe_open
+from sqlalchemy import make_url
 from tests.whole.conftest import PATIENCE, command
 
 from adaptlab_client import Client, InvalidRequest, JobView
@@ -133,12 +135,20 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: JobView, tmp_p
     assert "Traceback" not in infeasible.stderr
 
 
+def is_saved(stack: Stack, job: JobView) -> bool:
+    """Whether there is a state to resume from: a quick machine is at step 600 before."""
+    url = make_url(stack.database_url).set(drivername="postgresql")
+    with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+        found = connection.execute("SELECT 1 FROM training_states WHERE job_id = %s", [job.id])
+        return found.fetchone() is not None
+
+
 @pytest.mark.timeout(1200)
 def test_a_job_outlives_its_worker_and_finishes_once(
     stack: Stack, client: Client, base: JobView, eventually: Callable[[Callable[[], bool]], None]
 ):
     job = client.jobs.submit(LONG)
-    eventually(lambda: client.jobs.get(job.id).progress.step > 600)
+    eventually(lambda: client.jobs.get(job.id).progress.step > 600 and is_saved(stack, job))
     worker = psutil.Process(stack.processes["worker"].pid)
     trainers = worker.children(recursive=True)
     worker.send_signal(signal.SIGKILL)

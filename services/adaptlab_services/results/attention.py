@@ -39,7 +39,7 @@ def maps(session: Session, job_id: UUID, wanted: MapFilter = MapFilter()) -> Map
     if wanted.replicate is not None:
         query = query.where(AttentionMapRow.replicate == wanted.replicate)
     rows = session.execute(query).all()
-    summaries = _summaries(session, [row.AttentionMap.id for row in rows], wanted)
+    summaries = _summaries(session, [row.AttentionMapRow.id for row in rows], wanted)
     data = tuple(_view(row, size, summaries.get(row.id, ())) for row, size in rows)
     return Maps(data=data, attempt=attempt)
 
