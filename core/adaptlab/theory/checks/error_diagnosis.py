@@ -51,7 +51,7 @@ def _claim(check: ErrorDiagnosis, pairs: list[ClassPairs], details: dict[str, De
     return Check.at_least(
         "error_diagnosis.rho",
         "The closer the keys at the labels of two classes, the more often the classes are "
-        "confused: Spearman's rho over pairs of classes is above 0.",
+        "confused: the lower limit of Spearman's rho over pairs of classes is above 0.",
         low,
         LEAST,
         **kept,
