@@ -128,8 +128,8 @@ def test_threads_that_are_pinned_by_the_environment_start() -> None:
     script = f"import sys; sys.argv = ['x']; {code}"
     limits = TrainerLimits(memory_bytes=4 * GIB).model_dump_json()
     confine = (
-        "from adaptlab_worker.confinement.confinement import Limits, confine; "
-        f"confine(Limits.model_validate_json({limits!r})); {script}"
+        "from adaptlab_worker.confinement.confinement import TrainerLimits, confine; "
+        f"confine(TrainerLimits.model_validate_json({limits!r})); {script}"
     )
     done = subprocess.run(
         [sys.executable, "-c", confine], env=kept, capture_output=True, text=True, check=False
