@@ -136,7 +136,7 @@ def test_the_command_line_finds_its_server(stack: Stack, adapted: JobView, tmp_p
 
 
 def is_saved(stack: Stack, job: JobView) -> bool:
-    """Whether there is a state to resume from: a quick machine is at step 600 before."""
+    """Whether a state is stored: a quick machine is at step 600 before."""
     url = make_url(stack.database_url).set(drivername="postgresql")
     with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
         found = connection.execute("SELECT 1 FROM training_states WHERE job_id = %s", [job.id])
