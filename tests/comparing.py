@@ -18,7 +18,7 @@ from tests.making import (
 )
 
 from adaptlab.code_version import code_version
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab.specs.halving import rung_steps
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.studies.study import StudySpec
@@ -82,16 +82,16 @@ def write_run(ledger: DatabaseLedger, claim: Claim, run: Run) -> None:
             )
         )
         sha256 = ledger.put_artifact(claim, [b"a map"]).sha256
-        event = results.AttentionCaptured(attention=captured, path=MAP)
+        event = events.AttentionCaptured(attention=captured, path=MAP)
         ledger.record(claim, [event], {MAP: sha256})
 
 
-def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
+def _events(spec: ResolvedSpec, run: Run) -> Iterator[events.Event]:
     environment = an_environment(code_version=run.code_version)
     replicates = tuple(_replicates(spec, run))
-    yield results.Started(environment=environment, replicates=len(replicates))
-    yield results.Metrics(points=tuple(_points(spec, run, replicates)))
-    yield results.ReplicatesDecided(replicates=replicates)
+    yield events.Started(environment=environment, replicates=len(replicates))
+    yield events.Metrics(points=tuple(_points(spec, run, replicates)))
+    yield events.ReplicatesDecided(replicates=replicates)
     if spec.task is None:
         return
     for one in replicates:
@@ -104,7 +104,7 @@ def _events(spec: ResolvedSpec, run: Run) -> Iterator[results.Event]:
                 yield _evaluated(one, OWN_TASK, run.own_task[1])
 
 
-def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
+def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[events.ReplicateResult]:
     """Replicates; each seed's last trial is chosen, 5 points better.
 
     With halving, no other goes on after the first rung.
@@ -130,13 +130,13 @@ def _replicates(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResul
 
 
 def _points(
-    spec: ResolvedSpec, run: Run, replicates: tuple[results.ReplicateResult, ...]
-) -> Iterator[results.MetricPoint]:
+    spec: ResolvedSpec, run: Run, replicates: tuple[events.ReplicateResult, ...]
+) -> Iterator[events.MetricPoint]:
     half = spec.training.steps // 2
     values = {1: 9.0, half: run.loss if run.half is None else run.half, half + 1: run.loss}
     for one in replicates:
         for step, value in values.items():
-            yield results.MetricPoint(
+            yield events.MetricPoint(
                 replicate=one.replicate,
                 name="train_loss",
                 step=step,
@@ -149,15 +149,15 @@ def _above(run: Run, trial: int) -> float:
 
 
 def _evaluated(
-    one: results.ReplicateResult,
+    one: events.ReplicateResult,
     task: Mapping[str, object],
     right: int,
     *,
     attached: bool = True,
     **figures: Any,
-) -> results.Evaluated:
-    return results.Evaluated(
-        evaluation=results.Evaluation(
+) -> events.Evaluated:
+    return events.Evaluated(
+        evaluation=events.Evaluation(
             replicate=one.replicate,
             seed=one.seed,
             task=dict(task),

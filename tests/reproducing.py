@@ -16,7 +16,7 @@ from tests.making import (
 )
 
 from adaptlab.plugins.registry import as_json
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
@@ -73,11 +73,11 @@ def write(ledger: DatabaseLedger, claim: Claim, run: Run) -> None:
     """Record what a run that came to its end would."""
     spec = claim.resolved_spec
     told = (
-        results.TheoryChecked(place=place, check=check) for place, check in enumerate(run.checks)
+        events.TheoryChecked(place=place, check=check) for place, check in enumerate(run.checks)
     )
     replicates = tuple(ended(spec, run))
-    started = results.Started(environment=an_environment(), replicates=len(replicates))
-    decided = (results.ReplicatesDecided(replicates=replicates),) if replicates else ()
+    started = events.Started(environment=an_environment(), replicates=len(replicates))
+    decided = (events.ReplicatesDecided(replicates=replicates),) if replicates else ()
     ledger.record(claim, [started, *told, *decided], {})
     for one in replicates:
         if one.selected:
@@ -85,24 +85,24 @@ def write(ledger: DatabaseLedger, claim: Claim, run: Run) -> None:
             keep(ledger, claim, one, run)
 
 
-def keep(ledger: DatabaseLedger, claim: Claim, one: results.ReplicateResult, run: Run) -> None:
+def keep(ledger: DatabaseLedger, claim: Claim, one: events.ReplicateResult, run: Run) -> None:
     """The weights of a base model, and the attention of what was captured."""
     which = {"replicate": one.replicate, "seed": one.seed}
     if claim.resolved_spec.kind == "pretrain":
         sha256 = ledger.put_artifact(claim, [b"weights of seed %d" % one.seed]).sha256
         checkpoint = a_checkpoint(**which, kind="base_model")
-        written = results.CheckpointWritten(checkpoint=checkpoint, path=WEIGHTS)
+        written = events.CheckpointWritten(checkpoint=checkpoint, path=WEIGHTS)
         ledger.record(claim, [written], {WEIGHTS: sha256})
     if run.deviation is not None:
         heads = (a_summary(relative_deviation=run.deviation / (1 + one.seed)),)
         captured = an_attention_map(**which, summaries=heads)
         sha256 = ledger.put_artifact(claim, [b"a map"]).sha256
         ledger.record(
-            claim, [results.AttentionCaptured(attention=captured, path=MAP)], {MAP: sha256}
+            claim, [events.AttentionCaptured(attention=captured, path=MAP)], {MAP: sha256}
         )
 
 
-def ended(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
+def ended(spec: ResolvedSpec, run: Run) -> Iterator[events.ReplicateResult]:
     """All trials of all seeds; the first of every seed is chosen."""
     if spec.kind == "theory":
         return
@@ -121,12 +121,12 @@ def ended(spec: ResolvedSpec, run: Run) -> Iterator[results.ReplicateResult]:
 
 
 def evaluated(
-    spec: ResolvedSpec, one: results.ReplicateResult, run: Run
-) -> Iterator[results.Evaluated]:
+    spec: ResolvedSpec, one: events.ReplicateResult, run: Run
+) -> Iterator[events.Evaluated]:
     for task in map(as_json, scored_tasks(readable(spec))):
         right = run.right[str(task["name"])]
-        yield results.Evaluated(
-            evaluation=results.Evaluation(
+        yield events.Evaluated(
+            evaluation=events.Evaluation(
                 replicate=one.replicate,
                 seed=one.seed,
                 task=task,

@@ -17,7 +17,7 @@ from tests.making import (
     items_shown,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_services.people.access import DEFAULT_PROJECT
 
 Sessions = sessionmaker[Session]
@@ -35,8 +35,8 @@ def job(sessions: Sessions) -> str:
         claim,
         [
             items_shown(),
-            *(results.Evaluated(evaluation=an_evaluation(seed)) for seed in (0, 1)),
-            *(results.Evaluated(evaluation=an_evaluation(seed, **alone)) for seed in (0, 1)),
+            *(events.Evaluated(evaluation=an_evaluation(seed)) for seed in (0, 1)),
+            *(events.Evaluated(evaluation=an_evaluation(seed, **alone)) for seed in (0, 1)),
             *(answers_given(seed) for seed in (0, 1)),
             *(answers_given(seed, 4, attached=False) for seed in (0, 1)),
         ],

@@ -16,7 +16,7 @@ from tests.making import (
 )
 from tests.watching import until
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_api.answers.feed import Watch
 from adaptlab_services.leases.leases import DatabaseLedger
@@ -69,7 +69,7 @@ def test_a_running_job_tells_its_worker_and_progress(
     api: TestClient, job: str, ledger: DatabaseLedger
 ) -> None:
     claim = a_claim(ledger)
-    ledger.record(claim, [results.Progress(phase="training", step=1, total=4)])
+    ledger.record(claim, [events.Progress(phase="training", step=1, total=4)])
     running = api.get(job).json()
     assert running["worker"]["host"] == "laptop"
     assert running["attempt"] == 1
@@ -86,7 +86,7 @@ def test_a_job_that_has_trained_is_evaluating_for_a_time_that_is_not_known(
     claim = a_claim(ledger)
     assert api.get(job).json()["progress"]["phase"] == "training"
     steps = api.get(job).json()["progress"]["total"]
-    ledger.record(claim, [results.Progress(phase="training", step=steps, total=steps)])
+    ledger.record(claim, [events.Progress(phase="training", step=steps, total=steps)])
     progress = api.get(job).json()["progress"]
     assert progress == {"step": steps, "total": steps, "eta_seconds": None, "phase": "evaluating"}
     ledger.finish(claim)
@@ -221,7 +221,7 @@ def test_a_preview_warns_of_bfloat16_where_a_run_found_it_slower(
     claim = a_claim(ledger)
     assert warnings("bfloat16") == []
     environment = an_environment(precision="bfloat16", bfloat16_cost=14.0)
-    ledger.record(claim, [results.Started(environment=environment, replicates=1)])
+    ledger.record(claim, [events.Started(environment=environment, replicates=1)])
     told = (
         "In the latest run of minigpt on the queue 'cpu', a matrix product took 14 times as long "
         "in bfloat16 as in float32. Use the precision float32, or auto, which chooses the faster "

@@ -55,8 +55,7 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import addresses, sending, webhooks
-from adaptlab_services.webhooks import due_deliveries as claims
+from adaptlab_services.webhooks import addresses, due_deliveries, sending, webhooks
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
 # base has one layer and one head, the jobs two seeds, and the prefix two positions.
@@ -174,11 +173,11 @@ def _stated(settings: Settings) -> dict[str, str]:
             f"{parquet_process.MEMORY_BYTES:,} bytes"
         ),
         "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
-        "attempts to send a message of a webhook": f"{claims.MOST_ATTEMPTS}",
+        "attempts to send a message of a webhook": f"{due_deliveries.MOST_ATTEMPTS}",
         "messages that a worker or the API sends at a time, in all and to one webhook": (
-            f"{claims.MOST_AT_ONCE} and {claims.MOST_PER_WEBHOOK}"
+            f"{due_deliveries.MOST_AT_ONCE} and {due_deliveries.MOST_PER_WEBHOOK}"
         ),
-        "days for which sent and failed messages are kept": f"{claims.KEPT_DAYS}",
+        "days for which sent and failed messages are kept": f"{due_deliveries.KEPT_DAYS}",
         "body: a form of the pages of tokens, webhooks, projects and users": (
             f"{body_limit.MOST_FORM_BYTES:,} bytes"
         ),

@@ -22,7 +22,7 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.held_leases import Claim
 
@@ -61,14 +61,14 @@ def test_a_job_without_results_has_empty_lists(api: TestClient, job: str) -> Non
 def test_curves_by_name_and_replicate(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    gap = results.MetricPoint(replicate=1, name="train_loss", step=5, value=None)
+    gap = events.MetricPoint(replicate=1, name="train_loss", step=5, value=None)
     points = (
         *metric_points((1, 2)),
         *metric_points((1, 3), replicate=1),
         *metric_points((1,), name="accuracy"),
         gap,
     )
-    ledger.record(claim, [results.Metrics(points=points)])
+    ledger.record(claim, [events.Metrics(points=points)])
     assert data(api, f"{job}/metrics") == [
         {"name": "accuracy", "replicate": 0, "steps": [1], "values": [0.5], "total_points": 1},
         {"name": "train_loss", "replicate": 0, "steps": [1, 2], "values": [0.5, 1 / 3],
@@ -87,7 +87,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim, count: int, most: int
 ) -> None:
     steps = tuple(range(1, count + 1))
-    ledger.record(claim, [results.Metrics(points=metric_points(steps))])
+    ledger.record(claim, [events.Metrics(points=metric_points(steps))])
     (curve,) = data(api, f"{job}/metrics", max_points=most)
     kept = curve["steps"]
     assert len(kept) <= most
@@ -101,18 +101,18 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends(
 def test_replicates_and_attempts(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    started = results.Started(environment=an_environment(), replicates=2)
-    ended = results.ReplicatesDecided(
+    started = events.Started(environment=an_environment(), replicates=2)
+    ended = events.ReplicatesDecided(
         replicates=(a_replicate(0), a_replicate(1, status="diverged", final_loss=None))
     )
-    usage = results.Usage(
+    usage = events.Usage(
         training_seconds=12.5,
         training_steps=4,
         evaluation_seconds=0.75,
         peak_memory_bytes=400_000_000,
         base_memory_bytes=300_000_000,
     )
-    ledger.record(claim, [started, ended, results.Finished(usage=usage)])
+    ledger.record(claim, [started, ended, events.Finished(usage=usage)])
     first, second = data(api, f"{job}/replicates")
     assert (first["status"], first["final_loss"]) == ("completed", 0.25)
     assert (second["status"], second["final_loss"]) == ("diverged", None)
@@ -126,7 +126,7 @@ def test_scores_and_the_outcome_of_every_item(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     evaluation = an_evaluation(correct=5, total=11, outcomes="b4a0")
-    ledger.record(claim, [results.Evaluated(evaluation=evaluation)])
+    ledger.record(claim, [events.Evaluated(evaluation=evaluation)])
     (score,) = data(api, f"{job}/evaluations")
     assert (score["correct"], score["total"], score["accuracy"]) == (5, 11, 5 / 11)
     assert score["task"]["name"] == "sort_descending"
@@ -141,15 +141,15 @@ def test_scores_and_the_outcome_of_every_item(
 def test_the_confusion_of_labels_comes_with_macro_f1(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
-    confusion = results.Confusion(labels=("pos", "a"), counts=((5, 3), (1, 7)))
+    confusion = events.Confusion(labels=("pos", "a"), counts=((5, 3), (1, 7)))
     scores = [an_evaluation(0, confusion=confusion), an_evaluation(1)]
-    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    ledger.record(claim, [events.Evaluated(evaluation=score) for score in scores])
     with_counts, without_counts = data(api, f"{job}/evaluations")
     assert with_counts["confusion"] == {"labels": ["pos", "a"], "counts": [[5, 3], [1, 7]]}
     assert with_counts["measures"]["macro_f1"] == pytest.approx((10 / 14 + 14 / 18) / 2)
     assert (without_counts["confusion"], without_counts["measures"]) == (None, {})
     again = an_evaluation(0, confusion=None)
-    ledger.record(claim, [results.Evaluated(evaluation=again)])
+    ledger.record(claim, [events.Evaluated(evaluation=again)])
     first, *_ = data(api, f"{job}/evaluations")
     assert first["confusion"] is None
 
@@ -164,7 +164,7 @@ def test_scores_say_whether_the_adaptation_was_attached_and_can_be_asked_for_by_
         an_evaluation(0, task=own, attached=False, correct=16, outcomes="ffff"),
         an_evaluation(0, task=own, correct=4, outcomes="f000"),
     ]
-    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    ledger.record(claim, [events.Evaluated(evaluation=score) for score in scores])
     told = [
         (s["task"]["name"], s["attached"], s["correct"]) for s in data(api, f"{job}/evaluations")
     ]
@@ -185,7 +185,7 @@ def record_map(
 ) -> None:
     attention = an_attention_map(**changes)
     stored = ledger.put_artifact(claim, [content])
-    captured = results.AttentionCaptured(attention=attention, path=path)
+    captured = events.AttentionCaptured(attention=attention, path=path)
     ledger.record(claim, [captured], {path: stored.sha256})
 
 
@@ -229,7 +229,7 @@ def file(
     """A checkpoint of three chunks."""
     stored = ledger.put_artifact(claim, [CONTENT])
     path = tmp_path / "adapter.safetensors"
-    written = results.CheckpointWritten(checkpoint=a_checkpoint(), path=path)
+    written = events.CheckpointWritten(checkpoint=a_checkpoint(), path=path)
     ledger.record(claim, [written], {path: stored.sha256})
     (checkpoint,) = data(api, f"{job}/checkpoints")
     assert api.get(f"/v1/checkpoints/{checkpoint['id']}").json() == checkpoint
@@ -307,11 +307,11 @@ def test_conditions_on_a_checkpoint(api: TestClient, file: dict[str, Any]) -> No
 def test_only_the_latest_attempt_is_shown(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim, file: dict[str, Any]
 ) -> None:
-    ledger.record(claim, [results.Metrics(points=metric_points())])
+    ledger.record(claim, [events.Metrics(points=metric_points())])
     ledger.release(claim, "preempted")
     again = a_claim(ledger)
     assert data(api, f"{job}/metrics") == data(api, f"{job}/checkpoints") == []
-    ledger.record(again, [results.Metrics(points=metric_points((1,)))])
+    ledger.record(again, [events.Metrics(points=metric_points((1,)))])
     (curve,) = data(api, f"{job}/metrics")
     assert curve["steps"] == [1]
     assert [a["attempt"] for a in data(api, f"{job}/attempts")] == [1, 2]
@@ -322,6 +322,6 @@ def test_losses_are_kept_as_they_are(
     api: TestClient, job: str, ledger: DatabaseLedger, claim: Claim
 ) -> None:
     scores = [an_evaluation(0, loss=0.5), an_evaluation(1, loss=800.0)]
-    ledger.record(claim, [results.Evaluated(evaluation=score) for score in scores])
+    ledger.record(claim, [events.Evaluated(evaluation=score) for score in scores])
     likely, not_at_all = data(api, f"{job}/evaluations")
     assert (likely["loss"], not_at_all["loss"]) == (0.5, 800.0)

@@ -19,7 +19,7 @@ from tests.making import (
     metric_points,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_client import Client
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.held_leases import Claim
@@ -52,16 +52,16 @@ def record_results(
     ledger.record(
         claim,
         [
-            results.Started(environment=an_environment(), replicates=1),
-            results.Progress(phase="training", step=4, total=4),
-            results.Metrics(points=metric_points()),
-            results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
-            results.Evaluated(evaluation=an_evaluation(0)),
-            results.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
-            results.Evaluated(
+            events.Started(environment=an_environment(), replicates=1),
+            events.Progress(phase="training", step=4, total=4),
+            events.Metrics(points=metric_points()),
+            events.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
+            events.Evaluated(evaluation=an_evaluation(0)),
+            events.Evaluated(evaluation=an_evaluation(1, correct=8, outcomes="ff00")),
+            events.Evaluated(
                 evaluation=an_evaluation(0, attached=False, correct=0, outcomes="0000")
             ),
-            results.Evaluated(
+            events.Evaluated(
                 evaluation=an_evaluation(1, attached=False, correct=4, outcomes="f000")
             ),
             items_shown(),
@@ -69,8 +69,8 @@ def record_results(
             answers_given(1, right=8),
             answers_given(0, right=0, attached=False),
             answers_given(1, right=4, attached=False),
-            results.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
-            results.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
+            events.AttentionCaptured(attention=an_attention_map(0), path=files[0]),
+            events.CheckpointWritten(checkpoint=a_checkpoint(0), path=files[1]),
         ],
         stored,
     )

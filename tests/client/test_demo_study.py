@@ -8,7 +8,7 @@ from tests.answering import a_study_answer
 from tests.comparing import Run, run_all, write_run
 from tests.making import a_checkpoint, a_claim, a_made_up_ledger
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study
@@ -138,6 +138,6 @@ def the_pretraining_ends(sessions: Sessions, folder: Path) -> None:
         path = folder / f"{replicate}.safetensors"
         stored = {path: ledger.put_artifact(claim, [b"weights of seed %d" % replicate]).sha256}
         checkpoint = a_checkpoint(replicate, kind="base_model")
-        written = results.CheckpointWritten(checkpoint=checkpoint, path=path)
+        written = events.CheckpointWritten(checkpoint=checkpoint, path=path)
         ledger.record(claim, [written], stored)
     ledger.finish(claim)

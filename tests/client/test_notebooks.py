@@ -20,7 +20,7 @@ from tests.making import (
     an_attention_map,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_client import Client, Conflict, Curve, Curves, Picture, SeveralMaps, StudyView
 from adaptlab_client.display.progress_bars import bars, steps
 
@@ -169,14 +169,14 @@ def measured(client: Client, sessions: Sessions, base: None) -> str:
         array = np.linspace(0, 1, int(np.prod(captured.shape)), dtype=np.float16)
         path = Path(f"attention/0-{source}.npy")
         content = _npy(array.reshape(captured.shape))
-        event = results.AttentionCaptured(attention=captured, path=path)
+        event = events.AttentionCaptured(attention=captured, path=path)
         sha256 = ledger.put_artifact(claim, [content]).sha256
         ledger.record(claim, [event], {path: sha256})
     points = [
-        results.MetricPoint(replicate=r, name=name, step=step, value=None if step == 2 else 1.5)
+        events.MetricPoint(replicate=r, name=name, step=step, value=None if step == 2 else 1.5)
         for name in ("train_loss", "validation_loss") for r in (0, 1) for step in (1, 2)
     ]  # fmt: skip
-    ledger.record(claim, [results.Metrics(points=tuple(points))])
+    ledger.record(claim, [events.Metrics(points=tuple(points))])
     return str(job)
 
 

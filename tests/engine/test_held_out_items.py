@@ -8,7 +8,7 @@ import torch
 from tests.engine.judging import outcomes
 from tests.engine.making import SMALL
 
-from adaptlab.engine.items import task_items as making
+from adaptlab.engine.items import task_items
 from adaptlab.engine.items.digits import make_items
 from adaptlab.engine.items.items import Items
 from adaptlab.engine.items.task_items import ITEM_SEED
@@ -39,14 +39,14 @@ class Watching:
 def test_each_task_and_split_has_its_own_items_the_second_time_too(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    making._held_out.cache_clear()  # whatever was asked for in this process before
+    task_items._held_out.cache_clear()  # whatever was asked for in this process before
     made: list[object] = []
 
     def noting(task: Add, split: Split, *rest: Any):
         made.append((task, split))
         return make_items(task, split, *rest)
 
-    monkeypatch.setattr(making.digits, "make_items", noting)
+    monkeypatch.setattr(task_items.digits, "make_items", noting)
     one, two = TASK, Add(name="add", k=2, length=9)
     wanted: list[tuple[Add, Split]] = [(one, "test"), (two, "test"), (one, "validation")]
     for task, split in (*wanted, *wanted):

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, a_ledger
 from tests.pictures import image_records
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt
 from adaptlab_services.lifecycle.held_leases import Claim
 
@@ -53,13 +53,13 @@ def running_with_images(
     scored = claim.resolved_spec.evaluation_tasks[0]
     label = "5" if task is DIGITS else "elm"
     items = tuple(
-        results.ShownItem(
+        events.ShownItem(
             item=item, line=line, prompt=prompt_excerpt("░▒▓"), expected=answer_excerpt(label)
         )
         for item, line in enumerate(lines)
     )
     given = (answer_excerpt(label),) * len(lines)
-    shown = results.ItemsShown(task_place=0, task=scored, items=items)
-    told = results.AnswersGiven(task_place=0, replicate=0, seed=0, answers=given)
+    shown = events.ItemsShown(task_place=0, task=scored, items=items)
+    told = events.AnswersGiven(task_place=0, replicate=0, seed=0, answers=given)
     ledger.record(claim, [shown, told])
     return claim

@@ -11,7 +11,7 @@ from tests.making import a_claim, a_ledger, an_evaluation
 from tests.pages.reading import text_of
 from tests.texts import CLASSIFICATION, reviews, without
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_answers.results import EvaluationLinks, EvaluationView
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.jobs.scores import confusion_tables
@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def confusion(*counts: tuple[int, ...], labels: tuple[str, ...] = ("neg", HOSTILE)) -> Any:
-    return results.Confusion(labels=labels, counts=counts)
+    return events.Confusion(labels=labels, counts=counts)
 
 
 class Jobs:
@@ -59,7 +59,7 @@ class Jobs:
             an_evaluation(n, task=task, confusion=one, loss=loss)
             for n, one in enumerate(confusions)
         ]
-        ledger.record(claim, [results.Evaluated(evaluation=one) for one in scores])
+        ledger.record(claim, [events.Evaluated(evaluation=one) for one in scores])
         return claim.job_id
 
 

@@ -27,7 +27,7 @@ from tests.making import (
 )
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.held_leases import Claim
 
@@ -40,7 +40,7 @@ Content = Mapping[Path, bytes]
 class FalseReport:
     """An event that is false at `place`, the end of the refusal's pointer."""
 
-    event: results.Event
+    event: events.Event
     place: str
     content: Content
 
@@ -63,7 +63,7 @@ def false_reports(claim: Claim) -> dict[str, FalseReport]:
     return found
 
 
-Cases = Iterator[tuple[str, str, results.Event, Content]]
+Cases = Iterator[tuple[str, str, events.Event, Content]]
 
 
 def _maps() -> Cases:
@@ -95,7 +95,7 @@ def _maps() -> Cases:
     ]  # fmt: skip
     for name, place, changes in every:
         told = an_attention_map(**changes)
-        event = results.AttentionCaptured(attention=told, path=MAP)
+        event = events.AttentionCaptured(attention=told, path=MAP)
         yield name, place, event, {MAP: map_content()}
 
 
@@ -117,7 +117,7 @@ def _scores() -> Cases:
         ("a score of no replicate", "replicate", {"replicate": -1}),
     ]
     for name, place, changes in every:
-        yield name, place, results.Evaluated(evaluation=an_evaluation(**changes)), {}
+        yield name, place, events.Evaluated(evaluation=an_evaluation(**changes)), {}
 
 
 def _answers() -> Cases:
@@ -139,8 +139,8 @@ def _answers() -> Cases:
     for name, place, changes in every:
         yield name, place, answers_given(**changes), {}
     item = shown[0].model_copy
-    long = results.Excerpt(text="x" * 2001, characters=2001)
-    endless = results.Excerpt(text="x" * 2000, characters=2**40)
+    long = events.Excerpt(text="x" * 2001, characters=2001)
+    endless = events.Excerpt(text="x" * 2000, characters=2**40)
     items: list[tuple[str, str, dict[str, Any]]] = [
         ("items of another task", "task", {"task": {"name": "add"}}),
         ("items of no task", "task_place", {"task_place": 9}),
@@ -158,7 +158,7 @@ def _answers() -> Cases:
 def _endings(claim: Claim) -> Cases:
     trials = claim.resolved_spec.training.trials
 
-    def decided(**changes: Any) -> results.ReplicatesDecided:
+    def decided(**changes: Any) -> events.ReplicatesDecided:
         """All four replicates, the first of which is changed."""
         told = [
             a_replicate(number, seed=number // 2, trial=number % 2, selected=number % 2 == 0,
@@ -166,7 +166,7 @@ def _endings(claim: Claim) -> Cases:
             for number in range(4)
         ]  # fmt: skip
         told[0] = told[0].model_copy(update=changes)
-        return results.ReplicatesDecided(replicates=tuple(told))
+        return events.ReplicatesDecided(replicates=tuple(told))
 
     every = [
         ("a loss that no sum holds", "final_loss", {"final_loss": HUGE}),
@@ -188,9 +188,9 @@ def _endings(claim: Claim) -> Cases:
         one.model_copy(update={"selected": True, "status": "completed"})
         for one in decided().replicates
     ]
-    yield "two choices", "replicates", results.ReplicatesDecided(replicates=tuple(twice)), {}
+    yield "two choices", "replicates", events.ReplicatesDecided(replicates=tuple(twice)), {}
     some = decided().replicates[:1]
-    yield "not all replicates", "replicates", results.ReplicatesDecided(replicates=some), {}
+    yield "not all replicates", "replicates", events.ReplicatesDecided(replicates=some), {}
 
 
 def _curves() -> Cases:
@@ -206,8 +206,8 @@ def _curves() -> Cases:
     ]
     for name, place, changes in every:
         at = {"replicate": 0, "name": "train_loss", "step": 1, "value": 0.5}
-        point = results.MetricPoint(**at | changes)
-        yield name, place, results.Metrics(points=(point,)), {}
+        point = events.MetricPoint(**at | changes)
+        yield name, place, events.Metrics(points=(point,)), {}
 
 
 def _files() -> Cases:
@@ -221,22 +221,22 @@ def _files() -> Cases:
         ("weights of another seed", "seed", {"seed": 3}),
     ]
     for name, place, changes in every:
-        event = results.CheckpointWritten(checkpoint=a_checkpoint(**changes), **at)
+        event = events.CheckpointWritten(checkpoint=a_checkpoint(**changes), **at)
         yield name, place, event, {WEIGHTS: weights_content()}
-    true = results.CheckpointWritten(checkpoint=a_checkpoint(), **at)
+    true = events.CheckpointWritten(checkpoint=a_checkpoint(), **at)
     yield "no safetensors file", "path", true, {WEIGHTS: b"a pickle, perhaps"}
     other = weights_content({"blocks.0.attn.input": (3, 8)})
     yield "a file of another shape", "path", true, {WEIGHTS: other}
     halves = weights_content().replace(b"F32", b"I32")
     yield "a file of another type", "path", true, {WEIGHTS: halves}
-    captured = results.AttentionCaptured(attention=an_attention_map(), path=MAP)
+    captured = events.AttentionCaptured(attention=an_attention_map(), path=MAP)
     yield "no map", "path", captured, {MAP: b"\x93NUMPY"}
     yield "a map of another shape", "path", captured, {MAP: map_content((1, 1, 1, 5, 6))}
     yield "a map that is cut short", "path", captured, {MAP: map_content()[:-2]}
 
 
 def _others() -> Cases:
-    usage = results.Usage(
+    usage = events.Usage(
         training_seconds=1.0,
         training_steps=4,
         evaluation_seconds=1.0,
@@ -244,21 +244,21 @@ def _others() -> Cases:
         base_memory_bytes=1,
     )
     environment = an_environment(device="x" * 100_000)
-    check = results.TheoryChecked.model_validate(
+    check = events.TheoryChecked.model_validate(
         {"place": 0, "check": {"name": "x", "claim": "x", "measured": 0, "tolerance": 0,
                                "verdict": "holds"}}
     )  # fmt: skip
-    far = results.Progress(phase="training", step=2**40, total=1)
-    saved = results.TrainingSaved(step=5, path=STATE)
+    far = events.Progress(phase="training", step=2**40, total=1)
+    saved = events.TrainingSaved(step=5, path=STATE)
     yield "a far step", "step", far, {}
     yield "a state of no step", "step", saved, {STATE: b"state"}
-    yield "a long text", "device", results.Started(environment=environment, replicates=4), {}
-    started = results.Started(environment=an_environment(), replicates=10**9)
+    yield "a long text", "device", events.Started(environment=environment, replicates=4), {}
+    started = events.Started(environment=an_environment(), replicates=10**9)
     yield "a billion replicates", "replicates", started, {}
     yield "a theory check", "0", check, {}
     for name, value in (("training_seconds", HUGE), ("peak_memory_bytes", -1)):
         false = usage.model_copy(update={name: value})
-        yield f"a false {name}", name, results.Finished(usage=false), {}
+        yield f"a false {name}", name, events.Finished(usage=false), {}
 
 
 def send(ledger: Ledger, claim: Claim, report: FalseReport) -> Sequence[str]:

@@ -19,7 +19,7 @@ from tests.making import (
 )
 from tests.security.hostile_reports import an_attacked_spec, false_reports, send
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import (
     AttentionMapRow,
@@ -97,9 +97,9 @@ def test_a_false_report_is_refused_by_its_place_and_changes_nothing(
 def test_a_true_report_beside_a_false_one_is_not_kept(
     sessions: Sessions, ledger: Ledger, claim: Claim
 ) -> None:
-    point = results.MetricPoint(replicate=0, name="train_loss", step=1, value=0.5)
+    point = events.MetricPoint(replicate=0, name="train_loss", step=1, value=0.5)
     true, false = (
-        results.Metrics(points=(point.model_copy(update={"step": step}),)) for step in (1, 9)
+        events.Metrics(points=(point.model_copy(update={"step": step}),)) for step in (1, 9)
     )
     before = counts(sessions)
     with pytest.raises(ReportRefused, match="/events/1/points/0/step"):
@@ -110,9 +110,9 @@ def test_a_true_report_beside_a_false_one_is_not_kept(
 
 
 def test_a_refusal_is_short_however_much_is_false(ledger: Ledger, claim: Claim) -> None:
-    point = results.MetricPoint(replicate=9, name="x" * 500, step=99, value=0.5)
+    point = events.MetricPoint(replicate=9, name="x" * 500, step=99, value=0.5)
     with pytest.raises(ReportRefused) as refused:
-        ledger.record(claim, [results.Metrics(points=(point,) * 1000)])
+        ledger.record(claim, [events.Metrics(points=(point,) * 1000)])
     assert len(refused.value.problems) == 20
     assert len(str(refused.value)) < 5000
 
@@ -130,7 +130,7 @@ def test_content_of_others_is_neither_named_nor_told_of(
     """Naming a digest does not reveal if the server has its content."""
     with sessions.begin() as session:
         others = ArtifactStore(session).write([weights_content()]).sha256
-    written = results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS)
+    written = events.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS)
     told: list[str] = []
     for sha256 in (others, "f" * 64):
         with pytest.raises(ReportRefused) as refused:

@@ -18,7 +18,7 @@ from tests.receiving import Receiver, a_webhook, open_to_loopback, receiving
 
 from adaptlab_db.tables import WebhookDelivery
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import due_deliveries as claims
+from adaptlab_services.webhooks import due_deliveries
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.delivering import Deliveries
 from adaptlab_services.webhooks.sending import WebhookRequest, send
@@ -99,16 +99,16 @@ def test_silent_receivers_of_one_project_delay_no_other(
 def test_projects_with_much_to_send_leave_room_for_another(sessions: Sessions, silent: str) -> None:
     """Though their messages alone would fill what a process sends at once."""
     with sessions.begin() as session:
-        for number in range(claims.MOST_AT_ONCE // claims.MOST_PER_PROJECT):
+        for number in range(due_deliveries.MOST_AT_ONCE // due_deliveries.MOST_PER_PROJECT):
             busy = a_project(session, f"busy-{number}")
             webhook = a_webhook(session, silent, project_id=busy)
-            messages_due(session, webhook, busy, claims.MOST_PER_PROJECT)
+            messages_due(session, webhook, busy, due_deliveries.MOST_PER_PROJECT)
     with sessions.begin() as session:
         other = a_project(session, "other")
         messages_due(session, a_webhook(session, silent, project_id=other), other, 1)
     with sessions.begin() as session:
-        claimed = claims.claim(session)
-    assert len(claimed) == claims.MOST_AT_ONCE
+        claimed = due_deliveries.claim(session)
+    assert len(claimed) == due_deliveries.MOST_AT_ONCE
     assert other in {one.project_id for one in claimed}
 
 

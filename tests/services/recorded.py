@@ -15,28 +15,28 @@ from tests.making import (
     weights_content,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.held_leases import Claim
 
 MAP, WEIGHTS = Path("attention-0.npy"), Path("adapter-0.safetensors")
 
 
-def a_whole_run() -> list[results.Event]:
+def a_whole_run() -> list[events.Event]:
     """Every kind of event that a run emits."""
     return [
-        results.Started(environment=an_environment(), replicates=2),
-        results.Progress(phase="training", step=4, total=4),
-        results.Metrics(points=metric_points()),
-        results.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
-        results.Evaluated(evaluation=an_evaluation(0)),
-        results.Evaluated(evaluation=an_evaluation(1)),
+        events.Started(environment=an_environment(), replicates=2),
+        events.Progress(phase="training", step=4, total=4),
+        events.Metrics(points=metric_points()),
+        events.ReplicatesDecided(replicates=(a_replicate(0), a_replicate(1))),
+        events.Evaluated(evaluation=an_evaluation(0)),
+        events.Evaluated(evaluation=an_evaluation(1)),
         items_shown(),
         answers_given(0),
         answers_given(1),
-        results.AttentionCaptured(attention=an_attention_map(), path=MAP),
-        results.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
-        results.Progress(phase="evaluating", step=1, total=2),
+        events.AttentionCaptured(attention=an_attention_map(), path=MAP),
+        events.CheckpointWritten(checkpoint=a_checkpoint(), path=WEIGHTS),
+        events.Progress(phase="evaluating", step=1, total=2),
     ]
 
 

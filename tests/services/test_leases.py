@@ -37,7 +37,7 @@ from adaptlab_services.leases import lease_ends, leases
 from adaptlab_services.leases.claiming import queues_with_work
 from adaptlab_services.leases.leases import DatabaseLedger, Ledger
 from adaptlab_services.leases.reaping import ReapedLeases, reap
-from adaptlab_services.lifecycle import held_leases as claims
+from adaptlab_services.lifecycle import held_leases
 from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.settings import Settings
@@ -410,7 +410,7 @@ def test_a_reaper_that_meets_a_heartbeat_lets_the_job_be(
     claim = a_claim(ledger)
     expire(sessions, job_id)
     with sessions.begin() as session:
-        session.execute(update(Job).where(*claims.held(claim)).values(lease_expires_at=AGO))
+        session.execute(update(Job).where(*held_leases.held(claim)).values(lease_expires_at=AGO))
         assert take_back(sessions).count == 0
     assert ledger.heartbeat(claim, 1) == "continue"
     assert take_back(sessions).count == 0
@@ -467,7 +467,7 @@ def test_a_frozen_workers_lock_is_taken_away(sessions: Sessions, ledger: Databas
     claim = a_claim(ledger)
     expire(sessions, job_id)
     with sessions() as frozen:
-        frozen.execute(update(Job).where(*claims.held(claim)).values(step=5))
+        frozen.execute(update(Job).where(*held_leases.held(claim)).values(step=5))
         assert take_back(sessions).count == 0
         # The last thing that is heard of it: its time begins here.
         frozen.execute(text("SET LOCAL idle_in_transaction_session_timeout = '200ms'"))

@@ -18,7 +18,7 @@ from tests.making import (
     an_evaluation,
 )
 
-from adaptlab.runs import events as results
+from adaptlab.runs import events
 from adaptlab.statistics import seed_interval
 from adaptlab_db.tables import JobMetric
 from adaptlab_services.lifecycle.metric_summaries import CURVES, SeedMetric, catalogue, summary
@@ -90,13 +90,13 @@ def test_only_the_latest_attempt_and_finite_values_count(sessions: Sessions) -> 
         ledger.record(
             claim,
             [
-                results.ReplicatesDecided(
+                events.ReplicatesDecided(
                     replicates=(
                         a_replicate(0, final_loss=0.5),
                         a_replicate(1, final_loss=None, status="diverged", selected=False),
                     )
                 ),
-                results.Evaluated(
+                events.Evaluated(
                     evaluation=an_evaluation(0, task=own, correct=correct, outcomes=outcomes)
                 ),
             ],

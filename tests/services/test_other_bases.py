@@ -28,7 +28,7 @@ from adaptlab_db.tables import Job
 from adaptlab_services.errors import ReportRefused
 from adaptlab_services.jobs import control, jobs
 from adaptlab_services.leases.leases import Ledger
-from adaptlab_services.lifecycle import held_leases as claims
+from adaptlab_services.lifecycle import held_leases
 from adaptlab_services.lifecycle.transitions import Change, move
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.results import results
@@ -163,7 +163,7 @@ def test_a_worker_that_cannot_read_the_other_folder_does_not_get_the_job(
 # Results
 
 
-def reported(claim: claims.Claim, **changes: Any) -> list[measured.Event]:
+def reported(claim: held_leases.Claim, **changes: Any) -> list[measured.Event]:
     task = claim.resolved_spec.evaluation_tasks[0]
     elsewhere = {"base_model": OTHER, "task": task, **changes}
     return [

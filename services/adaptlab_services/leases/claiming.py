@@ -141,6 +141,7 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
     Raises `ValidationError` or `InvalidSpec` for a spec that cannot be read.
     """
     job = session.execute(_claimed(), {"job": taken.job_id}).one()
+    resolved = ResolvedSpec.model_validate(job.resolved_spec)
     # Only an earlier attempt can have saved a state.
     is_first = taken.attempt == 1
     resume = None if is_first else training_states.take_over(session, taken.job_id, taken.attempt)
@@ -148,10 +149,10 @@ def claim_of(session: Session, taken: Moved, claim_id: UUID, lease_seconds: floa
         job_id=taken.job_id,
         attempt=taken.attempt,
         claim_id=claim_id,
-        resolved_spec=ResolvedSpec.model_validate(job.resolved_spec),
+        resolved_spec=resolved,
         max_seconds=job.max_seconds,
         lease_seconds=lease_seconds,
-        inputs=run_inputs.of_job(session, taken.job_id, job, resume),
+        inputs=run_inputs.of_job(session, taken.job_id, job, resolved, resume),
         strict=job.self_fence == "strict",
     )
 

@@ -26,15 +26,14 @@ def of_job(
     session: Session,
     job_id: UUID,
     job: Row[*tuple[Any, ...]],
+    resolved: ResolvedSpec,
     resume: SavedTraining[InputFile] | None = None,
 ) -> NeededInputs:
     """Return everything that a run of a job reads; `job` is a row of `needed`.
 
     Raises:
-        ValidationError: this version cannot read the stored spec.
         InvalidSpec: a plug-in of the spec is not installed.
     """
-    resolved = ResolvedSpec.model_validate(job.resolved_spec)
     folder = resolved.model_folder
     if not job.bases and job.base_folder is not None:
         folder = ModelFolder.model_validate(job.base_folder)
@@ -53,7 +52,8 @@ def to_fetch(session: Session, job_id: UUID) -> frozenset[str]:
     """Return the SHA-256 of everything that a run may fetch."""
     job = session.execute(needed(), {"job": job_id}).one()
     saved = select(TrainingStateRow.artifact_sha256).where(TrainingStateRow.job_id == job_id)
-    return frozenset([*digests_of(of_job(session, job_id, job)), *session.scalars(saved)])
+    inputs = of_job(session, job_id, job, ResolvedSpec.model_validate(job.resolved_spec))
+    return frozenset([*digests_of(inputs), *session.scalars(saved)])
 
 
 @cache

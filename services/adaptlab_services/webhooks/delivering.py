@@ -17,7 +17,7 @@ from typing import TypeVar
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import due_deliveries as claims
+from adaptlab_services.webhooks import due_deliveries
 from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.due_deliveries import ClaimedDelivery
 from adaptlab_services.webhooks.messages import Messages
@@ -62,7 +62,7 @@ class Deliveries:
             pass
         self._forget_sent()
         with self._sessions.begin() as session:
-            claimed = claims.claim(session, Counter(self._in_flight.values()))
+            claimed = due_deliveries.claim(session, Counter(self._in_flight.values()))
         for delivery in claimed:
             task = asyncio.run_coroutine_threadsafe(self._send(delivery), self._opened())
             self._in_flight[task] = delivery.project_id
@@ -96,7 +96,7 @@ class Deliveries:
     def forget_old(self) -> int:
         """Delete old deliveries; return their number."""
         with self._sessions.begin() as session:
-            return claims.forget_old(session)
+            return due_deliveries.forget_old(session)
 
     def _relay(self) -> int:
         with self._sessions.begin() as session:
@@ -127,7 +127,7 @@ class Deliveries:
                 delivery.webhook_id, delivery.number, delivery.id, outcome.error,
             )  # fmt: skip
         with self._sessions.begin() as session:
-            claims.record(session, delivery, outcome)
+            due_deliveries.record(session, delivery, outcome)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

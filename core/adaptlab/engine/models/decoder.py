@@ -197,9 +197,7 @@ def begun(
     logits = decode(decoder, weights, tokens, attachments, rows, None, None, reads)
     cache = cached(lengths, room, len(logits), reads)
     adapted = attachments.adapted(weights)
-    rotary = None
-    if decoder.frequencies is not None:
-        rotary = Rotary.over(0, room, decoder.frequencies, adapted["embed.weight"])
+    rotary = _rotary(decoder, 0, room, adapted)
     attached = replace(attachments, answer_rows=None)
     model = _Model(decoder, adapted, attached, None, rotary, cache=cache)
     return Begun(logits, cache, model.next_logits)
@@ -220,10 +218,8 @@ def decode(
     `reads` receives what the attention of each layer has read.
     """
     adapted = attachments.adapted(weights)
-    rotary = None
-    if decoder.frequencies is not None:
-        before, embeddings = _longest_learned(attachments), adapted["embed.weight"]
-        rotary = Rotary.over(-before, tokens.shape[2], decoder.frequencies, embeddings)
+    before = _longest_learned(attachments)
+    rotary = _rotary(decoder, -before, tokens.shape[2], adapted)
     model = _Model(decoder, adapted, attachments, recorder, rotary, training, reads)
     kept = [EVERY_ROW] * (decoder.layers - 1) + [rows]
     again = attachments.recomputes
@@ -247,6 +243,15 @@ def decode(
         x, prompt, late = recomputing.block(block, layer, x, prompt, late, again=again)
     assert x is not None
     return model.unembedded(x)
+
+
+def _rotary(
+    decoder: Decoder, start: int, stop: int, weights: Mapping[str, Tensor]
+) -> Rotary | None:
+    """Return the rotations of positions; None without rotary positions."""
+    if decoder.frequencies is None:
+        return None
+    return Rotary.over(start, stop, decoder.frequencies, weights["embed.weight"])
 
 
 def read_tokens(
