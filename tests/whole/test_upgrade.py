@@ -20,16 +20,9 @@ pytestmark = pytest.mark.long("every migration path")
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/upgrade.md").read_text()
 LEAVE, START, CHECK, GO_BACK = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
-STEPS = 8000  # seconds of training, so that it is not over when the commands begin
-LONG = {
-    "kind": "pretrain",
-    "name": "long",
-    "family": {"name": "minigpt", "width": 8},
-    "task": {"name": "sort_ascending", "length": 4, "alphabet": 4},
-    "training": {"steps": STEPS, "batch_size": 4},
-    "evaluation": {"samples": 10},
-}
-WAITING = {**LONG, "name": "waiting", "training": {"steps": 2}}
+DRAIN, LEAVE = re.split(r"(?=\.venv/bin/adaptlab backup)", LEAVE)
+STEPS = (8_000, 40_000, 200_000)
+"""The job that runs is longer where a shorter one was over before the workers were drained."""
 
 
 def run(script: str, folder: Path) -> None:
@@ -41,6 +34,17 @@ def run(script: str, folder: Path) -> None:
         check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def pretrain(name: str, steps: int) -> dict[str, object]:
+    return {
+        "kind": "pretrain",
+        "name": name,
+        "family": {"name": "minigpt", "width": 8},
+        "task": {"name": "sort_ascending", "length": 4, "alphabet": 4},
+        "training": {"steps": steps, "batch_size": 4},
+        "evaluation": {"samples": 10},
+    }
 
 
 def client_of(data: Path) -> Client:
@@ -56,14 +60,37 @@ def wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+class Drained(NamedTuple):
+    """What two jobs were when the workers were drained."""
+
+    steps: int
+    long: JobView
+    waiting: JobView
+
+
 class Upgraded(NamedTuple):
     """A server after the upgrade, with its two jobs."""
 
     folder: Path
+    steps: int
     left_at: int
     waiting_was: str
     long: JobView
     waiting: JobView
+
+
+def drained_midway(client: Client, folder: Path) -> Drained:
+    """Drain the workers while one job runs and another waits."""
+    for steps in STEPS:
+        long = client.jobs.submit(pretrain(f"long-{steps}", steps)).id
+        waiting = client.jobs.submit(pretrain(f"waiting-{steps}", 2)).id
+        wait(lambda job=long: (client.jobs.get(job).progress.step or 0) >= 1)
+        run(DRAIN, folder)
+        drained = Drained(steps, client.jobs.get(long), client.jobs.get(waiting))
+        if drained.long.state == "queued":
+            return drained
+        run(".venv/bin/adaptlab reload", folder)
+    pytest.fail(f"{STEPS[-1]} steps were over before the workers were drained")
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +101,22 @@ def upgraded() -> Iterator[Upgraded]:
         try:
             run(START, folder)
             with client_of(data) as client:
-                long = client.jobs.submit(LONG).id
-                waiting = client.jobs.submit(WAITING).id
-                wait(lambda: (client.jobs.get(long).progress.step or 0) >= 1)
-                before = LEAVE.index(".venv/bin/adaptlab backup")
-                run(LEAVE[:before], folder)
-                left, kept = client.jobs.get(long), client.jobs.get(waiting)
-            assert left.state == "queued"
-            run(LEAVE[before:], folder)
+                drained = drained_midway(client, folder)
+            run(LEAVE, folder)
             run(START, folder)
             run(CHECK, folder)
             with client_of(data) as client:
-                ended = [client.jobs.wait(one, timeout=PATIENCE) for one in (long, waiting)]
-            yield Upgraded(folder, left.progress.step or 0, kept.state, *ended)
+                both = (drained.long, drained.waiting)
+                ended = [client.jobs.wait(one.id, timeout=PATIENCE) for one in both]
+            left_at = drained.long.progress.step or 0
+            yield Upgraded(folder, drained.steps, left_at, drained.waiting.state, *ended)
         finally:
             for one in (data, folder / ".adaptlab-before"):
                 stop(one, PATIENCE)
 
 
 def test_a_running_job_goes_on_after_the_upgrade_and_is_done_once(upgraded: Upgraded) -> None:
-    assert 0 < upgraded.left_at < STEPS
+    assert 0 < upgraded.left_at < upgraded.steps
     assert upgraded.long.succeeded, upgraded.long.error
     with client_of(upgraded.folder / ".adaptlab") as client:
         attempts = client.jobs.attempts(upgraded.long.id)
@@ -104,7 +127,9 @@ def test_a_running_job_goes_on_after_the_upgrade_and_is_done_once(upgraded: Upgr
             if event.type == "running" and event.attempt == 2
         )
         assert isinstance(resumed, int)
-        assert upgraded.left_at <= resumed < STEPS, "what was shown is of the last heartbeat"
+        assert upgraded.left_at <= resumed < upgraded.steps, (
+            "what was shown is of the last heartbeat"
+        )
         (losses,) = client.jobs.metrics(upgraded.long.id, names=["train_loss"])
     assert len(losses.steps) == len(set(losses.steps)), "no step is reported twice"
 
