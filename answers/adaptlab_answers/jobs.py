@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 from uuid import UUID
 
+from adaptlab.runs.phases import Phase
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
@@ -35,16 +36,20 @@ class Estimate(Value):
 
 
 class RunProgress(Value):
-    """Steps done and in total; the estimate follows the attempt's first step.
+    """Training steps done and in total, and what a running job does now.
 
-    `phase` is that of a running job: `training`, or `evaluating` when all steps are done, whose
-    time is not estimated. It is null for other jobs and from earlier servers.
+    `phase` is null for jobs that do not run. Of a phase after training, `phase_done` parts of
+    `phase_total` are done, where the worker tells them: answers in `evaluating`, `answering` (the
+    shown items) and `transferring` (to other base models), passes and maps in
+    `recording_attention`. `eta_seconds` is the time left of the phase, once a part is done.
     """
 
     step: int
     total: int
     eta_seconds: float | None
-    phase: Literal["training", "evaluating"] | None = None
+    phase: Phase | None = None
+    phase_done: int | None = None
+    phase_total: int | None = None
 
 
 class QueuePlace(Value):
@@ -202,10 +207,13 @@ class EventPage(Value):
 
 
 class ProgressNews(Value):
-    """Progress in steps, sent between events and without an id."""
+    """Progress, sent between events and without an id; see `RunProgress`."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     """Like the `type` of an event, so that a loop over both can test it."""
 
     step: int
     total: int
+    phase: Phase | None = None
+    phase_done: int | None = None
+    phase_total: int | None = None

@@ -417,6 +417,10 @@ class Job(Table):
     pause_requested_at: Mapped[datetime | None]
     step: Mapped[int] = mapped_column(server_default="0")
     total_steps: Mapped[int] = mapped_column(info=ASKED)
+    phase: Mapped[str | None]
+    phase_done: Mapped[int | None] = mapped_column(BigInteger)
+    phase_total: Mapped[int | None] = mapped_column(BigInteger)
+    phase_since: Mapped[datetime | None]
     event_sequence: Mapped[int] = mapped_column(server_default="0")
     created_at: Mapped[datetime] = mapped_column(
         server_default=func.clock_timestamp(), info=_field("time of submission", is_indexed=True)

@@ -80,17 +80,31 @@ def test_a_running_job_tells_its_worker_and_progress(
     assert running["queue"]["position"] is None
 
 
-def test_a_job_that_has_trained_is_evaluating_for_a_time_that_is_not_known(
+def test_a_job_that_has_trained_tells_the_progress_of_its_later_phases(
     api: TestClient, job: str, ledger: DatabaseLedger
 ) -> None:
+    def progress() -> dict[str, object]:
+        found: dict[str, object] = api.get(job).json()["progress"]
+        return found
+
     claim = a_claim(ledger)
-    assert api.get(job).json()["progress"]["phase"] == "training"
-    steps = api.get(job).json()["progress"]["total"]
+    steps = progress()["total"]
+    assert isinstance(steps, int)
     ledger.record(claim, [events.Progress(phase="training", step=steps, total=steps)])
-    progress = api.get(job).json()["progress"]
-    assert progress == {"step": steps, "total": steps, "eta_seconds": None, "phase": "evaluating"}
-    ledger.finish(claim)
-    assert api.get(job).json()["progress"]["phase"] is None
+    told = {"step": steps, "total": steps, "phase": "evaluating", "eta_seconds": None}
+    assert progress() == told | {"phase_done": None, "phase_total": None}, "of an older worker"
+    for done, phase in ((0, "evaluating"), (150, "evaluating"), (0, "answering")):
+        now = events.Progress.model_validate({"phase": phase, "step": done, "total": 200})
+        ledger.heartbeat(claim, steps, now)
+        shown = progress()
+        assert shown == told | {
+            "phase": phase, "phase_done": done, "phase_total": 200,
+            "eta_seconds": shown["eta_seconds"],
+        }  # fmt: skip
+        assert (shown["eta_seconds"] is None) == (not done), "the time left of the phase"
+    ledger.release(claim, "preempted")
+    a_claim(ledger)
+    assert (progress()["phase"], progress()["phase_done"]) == ("training", None)
 
 
 def test_a_queued_job_tells_its_place(api: TestClient, sessions: Sessions) -> None:

@@ -104,6 +104,9 @@ def test_a_job_is_followed_from_its_creation_to_its_end(
         assert set(by_type) == {"first_step", "progress"}
         assert "id" not in by_type["progress"]
         assert json.loads(by_type["progress"]["data"]) == {"step": 2, "total": 4}
+        ledger.heartbeat(claim, 4, results.Progress(phase="answering", step=3, total=8))
+        told = json.loads(next(events)["data"])
+        assert (told["phase"], told["phase_done"], told["phase_total"]) == ("answering", 3, 8)
         ledger.finish(claim)
         *_, last = events
     assert last["event"] == "succeeded"

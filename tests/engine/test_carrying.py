@@ -23,6 +23,7 @@ from adaptlab.runs.events import (
     Evaluated,
     Evaluation,
     NotCarried,
+    Progress,
     ReplicatesDecided,
 )
 from adaptlab.runs.inputs import PlacedOtherWeights
@@ -305,3 +306,21 @@ def test_the_own_base_and_a_base_twice_are_refused(bases: tuple[Made, Made]):
         (problem,) = refused.value.problems
         assert problem.code == "base_model_twice"
         assert problem.pointer == f"/evaluation/base_models/{len(others) - 1}"
+
+
+def test_phases_after_training_are_told_from_their_start_to_their_end(
+    sorters: tuple[Made, Made], tmp_path: Path
+):
+    own, other = sorters
+    method = {"name": "random_prompt", "length": 3}
+    asked = adapting(method, "other", task=SORT, capture={"attention": {"samples": 2}})
+    shown = asked.evaluation.model_copy(update={"shown": 4})
+    spec = resolve(asked.model_copy(update={"evaluation": shown}), own.facts, others=(other.facts,))
+    told = ran(spec, own, tmp_path, other).of(Progress)
+    phases = list(dict.fromkeys(one.phase for one in told))
+    assert phases == ["evaluating", "answering", "recording_attention", "transferring"]
+    for phase in phases:
+        (total,) = {one.total for one in told if one.phase == phase}
+        steps = [one.step for one in told if one.phase == phase]
+        assert steps == sorted(steps)
+        assert (steps[0], steps[-1]) == (0, total)

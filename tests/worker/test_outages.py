@@ -59,10 +59,10 @@ class Unsteady(DatabaseLedger):
         self.refused = 0
         self.reached_at = 0.0
 
-    def heartbeat(self, lease: Lease, step: int) -> Command:
+    def heartbeat(self, lease: Lease, step: int, phase: Progress | None = None) -> Command:
         self._check()
         sent_at = time.monotonic()
-        command = super().heartbeat(lease, step)
+        command = super().heartbeat(lease, step, phase)
         self.reached_at = sent_at
         return command
 

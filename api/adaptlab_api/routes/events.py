@@ -112,7 +112,10 @@ def _load(opens: Units, job_id: UUID, after: int, limit: int = LARGEST_EVENT_PAG
 
 
 def _progressed(last: Pulse | None, pulse: Pulse) -> bool:
-    return pulse.step > 0 and (last is None or last.step != pulse.step)
+    now = _progress_of(pulse)
+    return now != ProgressNews(step=0, total=pulse.total) and (
+        last is None or now != _progress_of(last)
+    )
 
 
 def _event(event: EventView) -> bytes:
@@ -122,5 +125,10 @@ def _event(event: EventView) -> bytes:
 
 
 def _progress(pulse: Pulse) -> bytes:
-    news = ProgressNews(step=pulse.step, total=pulse.total)
-    return format_sse_event(event="progress", data_str=news.model_dump_json())
+    return format_sse_event(
+        event="progress", data_str=_progress_of(pulse).model_dump_json(exclude_none=True)
+    )
+
+
+def _progress_of(pulse: Pulse) -> ProgressNews:
+    return ProgressNews.model_validate(pulse, from_attributes=True)

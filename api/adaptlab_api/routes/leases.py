@@ -191,7 +191,7 @@ def heartbeat(
 ) -> Response:
     """Renew a lease; return whether to continue, to stop, or to save and stop."""
     report = body.read()
-    command = door.ledger.heartbeat(door.lease(lease_id, attempt), report.step)
+    command = door.ledger.heartbeat(door.lease(lease_id, attempt), report.step, report.phase)
     return json_answer(HeartbeatAnswer(command=command))
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.measuring.layer_recorder import LayerRecorder
+from adaptlab.engine.measuring.phase_progress import PhaseProgress
 from adaptlab.engine.measuring.recorded_items import Given, recorded_items
 from adaptlab.engine.models.model import Model
-from adaptlab.engine.models.plan import Plan
+from adaptlab.engine.observer import Observer
 from adaptlab.engine.tensors import Bool
 from adaptlab.runs.events import (
     AttentionCaptured,
@@ -23,23 +24,33 @@ from adaptlab.theory.attention import entropy, jensen_shannon, largest_deviation
 
 @torch.no_grad()
 def capture_attention(
-    plan: Plan, model: Model, seeds: tuple[int, ...], replicates: tuple[int, ...], scratch: Path
+    model: Model,
+    seeds: tuple[int, ...],
+    replicates: tuple[int, ...],
+    scratch: Path,
+    observer: Observer,
 ) -> Iterator[AttentionCaptured]:
     """Record the attention of every replicate, base first, then adapted.
 
     The model is computed in float64; only the stored array is rounded to float16. `seeds` and
     `replicates` name the rows of the model for the report.
     """
+    plan = model.plan
     assert plan.spec.attention is not None
+    sides = 1 if plan.method is None else 2
+    pace = PhaseProgress(observer, "recording_attention", 2 * sides * len(seeds))
     items = recorded_items(plan, plan.spec.attention, len(seeds))
     base = LayerRecorder()
     sources: list[tuple[AttentionSource, LayerRecorder, tuple[Given, ...]]] = []
     if plan.method is None:
         sources.append(("base", base, items.observed(model, base, attached=True)))
+        pace.advance(len(seeds))
     else:
         adapted = LayerRecorder()
         sources.append(("base", base, items.observed(model, base, attached=False)))
+        pace.advance(len(seeds))
         sources.append(("adapted", adapted, items.observed(model, adapted, attached=True)))
+        pace.advance(len(seeds))
     for source, recorder, given in sources:
         for row, (seed, replicate) in enumerate(zip(seeds, replicates, strict=True)):
             path = scratch / f"attention-{replicate}-{source}.npy"
@@ -62,6 +73,7 @@ def capture_attention(
                     summaries=tuple(_summaries(recorder, base, row, items.is_content)),
                 ),
             )
+            pace.advance(1)
 
 
 def _summaries(

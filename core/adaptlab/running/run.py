@@ -13,7 +13,8 @@ from adaptlab.engine.items.datasets import read_datasets
 from adaptlab.engine.kernels.compiled import are_compiled
 from adaptlab.engine.kernels.rounding import check_rounds, rounded_products
 from adaptlab.engine.measuring.answering import shown_answers
-from adaptlab.engine.measuring.scoring import score
+from adaptlab.engine.measuring.phase_progress import PhaseProgress
+from adaptlab.engine.measuring.scoring import answers_to_score, score
 from adaptlab.engine.models import nf4
 from adaptlab.engine.models.base_weights import BaseWeights
 from adaptlab.engine.models.checkpoint import write_checkpoint
@@ -121,7 +122,7 @@ def _carry(
     """Evaluate what was found on other base models."""
     if not evaluation_bases(plan.spec):
         return
-    for event in carried(plan, chosen, inputs, memory_bytes):
+    for event in carried(plan, chosen, inputs, memory_bytes, observer):
         observer.emit(event)
         if observer.command() == "stop":
             raise TrainingStopped("The run was asked to stop during its evaluation.")
@@ -188,9 +189,10 @@ def _report(
     observer: Observer,
 ) -> None:
     """Evaluate the selected replicates; record their answers and attention."""
-    for evaluation in score(model, chosen):
+    pace = PhaseProgress(observer, "evaluating", answers_to_score(plan, chosen))
+    for evaluation in score(model, chosen, pace.advance):
         observer.emit(Evaluated(evaluation=evaluation))
-    for shown in shown_answers(model, chosen):
+    for shown in shown_answers(model, chosen, observer):
         observer.emit(shown)
     if plan.spec.attention is not None:
         _capture(plan, model, chosen, scratch, observer)
@@ -234,7 +236,7 @@ def _capture(
     )
     seeds = tuple(result.seed for result in chosen)
     replicates = tuple(result.replicate for result in chosen)
-    for captured in capture_attention(exact.plan, exact, seeds, replicates, scratch):
+    for captured in capture_attention(exact, seeds, replicates, scratch, observer):
         observer.emit(captured)
 
 

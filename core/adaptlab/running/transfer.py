@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.items.datasets import read_datasets
-from adaptlab.engine.measuring.scoring import score
+from adaptlab.engine.measuring.phase_progress import Advance, PhaseProgress
+from adaptlab.engine.measuring.scoring import answers_to_score, score
 from adaptlab.engine.models.base_weights import BaseWeights
 from adaptlab.engine.models.context import Context
 from adaptlab.engine.models.demonstrating import demonstrations
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.nearest import NearestContext
 from adaptlab.engine.models.plan import Plan, make_plan
+from adaptlab.engine.observer import Observer
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.training.token_search import Vocabulary
 from adaptlab.errors import BadCheckpoint
@@ -30,7 +32,8 @@ def carried(
     plan: Plan,
     chosen: Sequence[ReplicateResult],
     inputs: PlacedInputs,
-    memory_bytes: int | None = None,
+    memory_bytes: int | None,
+    observer: Observer,
 ) -> Iterator[Evaluated | NotCarried]:
     """Yield the scores of what the replicates have found on other bases.
 
@@ -42,7 +45,9 @@ def carried(
     spec = plan.spec
     assert isinstance(spec, ResolvedAdapt)
     where = {base.name: base for base in inputs.others}
-    for other in spec.evaluation_bases:
+    each = answers_to_score(plan, chosen)
+    pace = PhaseProgress(observer, "transferring", each * len(spec.evaluation_bases))
+    for place, other in enumerate(spec.evaluation_bases, start=1):
         if (base := where.get(other.name)) is None:
             raise BadCheckpoint(
                 f"The worker did not report where the base model {other.name} is. Update the "
@@ -52,8 +57,9 @@ def carried(
         moved = spec.on(other)
         contents = read_datasets(moved, inputs.datasets, base.folder)
         there = make_plan(moved, str(plan.device), contents.lists, contents.texts)
-        yield from _on(other, _Carrier(plan, there, chosen), source)
+        yield from _on(other, _Carrier(plan, there, chosen), source, pace.advance)
         source.check_unchanged()
+        pace.reach(place * each)
 
 
 @dataclass(frozen=True)
@@ -138,11 +144,11 @@ def _embedded(model: Model, tokens: Int[Tensor, "R P"]) -> Float[Tensor, "R P C"
 
 
 def _on(
-    other: OtherBase, carrier: _Carrier, source: BaseWeights
+    other: OtherBase, carrier: _Carrier, source: BaseWeights, advance: Advance
 ) -> Iterator[Evaluated | NotCarried]:
     for found, rest in carrier.models(source):
         if isinstance(found, Model) and isinstance(rest, tuple):
-            for evaluation in score(found, rest):
+            for evaluation in score(found, rest, advance):
                 named = evaluation.model_copy(update={"base_model": other.name})
                 yield Evaluated(evaluation=named)
         elif isinstance(found, str) and isinstance(rest, ReplicateResult):

@@ -127,7 +127,7 @@ class Expected:
             case results.Metrics():
                 return self._metrics(at, event)
             case results.Progress():
-                return count(f"{at}/step", event.step, 0, self.steps)
+                return self._progress(at, event)
             case results.TrainingSaved():
                 return count(f"{at}/step", event.step, 1, self.steps)
             case results.Started():
@@ -162,6 +162,11 @@ class Expected:
                 return self._theory(at, event)
             case results.Finished():
                 return self._finished(at, event)
+
+    def _progress(self, at: str, event: results.Progress) -> Iterator[Problem]:
+        if event.phase == "training":
+            return count(f"{at}/step", event.step, 0, self.steps)
+        return count(f"{at}/step", event.step, 0, event.total)
 
     def _started(self, at: str, event: results.Started) -> Iterator[Problem]:
         yield from equal(f"{at}/replicates", event.replicates, self.replicates, "replicate count")

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.splits import Split
+from adaptlab.runs.phases import Phase
 from adaptlab.runs.theory_report import Check
 from adaptlab.values import Value
 
@@ -378,12 +379,12 @@ class Started(Value):
 
 
 class Progress(Value):
-    """The number of completed training steps."""
+    """The completed steps of training, or parts of a later phase."""
 
     event: Literal["progress"] = "progress"
-    phase: Literal["training", "evaluating"]
-    step: int
-    total: int
+    phase: Phase
+    step: int = Field(ge=0, le=2**53)
+    total: int = Field(ge=0, le=2**53)
 
 
 class Metrics(Value):

@@ -1,7 +1,7 @@
 """Answers about jobs: views and summaries, from rows of the database."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -52,6 +52,7 @@ def summary_rows() -> Select[*tuple[Any, ...]]:  # columns of several types
         select(
             *_SHOWN,
             *(Job.priority, Job.step, Job.total_steps, Job.worker_id),
+            *(Job.phase, Job.phase_done, Job.phase_total, Job.phase_since),
             *(Job.cancel_requested_at, Job.pause_requested_at),
             name_of_job().label("name"),
             case((Job.kind == "theory", of_theory)).label("checks"),
@@ -208,18 +209,28 @@ def _jobs_ahead() -> Select[int]:
 
 
 def _progress(job: Columns) -> dict[str, object]:
-    remaining, phase = None, None
-    if job["state"] == "running":
-        phase = "training" if job["step"] < job["total_steps"] else "evaluating"
-    if phase == "training" and job["first_step_at"] is not None and job["step"] > 0:
-        spent = max(job["now"] - job["first_step_at"], timedelta()).total_seconds()
-        remaining = round(spent / job["step"] * (job["total_steps"] - job["step"]), 1)
-    return {
-        "step": job["step"],
-        "total": job["total_steps"],
-        "eta_seconds": remaining,
-        "phase": phase,
-    }
+    steps = {"step": job["step"], "total": job["total_steps"]}
+    if job["state"] != "running":
+        return {**steps, "eta_seconds": None}
+    if job["phase"] is not None:
+        done, total, since = job["phase_done"], job["phase_total"], job["phase_since"]
+        return {
+            **steps,
+            "phase": job["phase"],
+            "phase_done": done,
+            "phase_total": total,
+            "eta_seconds": _seconds_left(job["now"], since, done, total),
+        }
+    if job["step"] >= job["total_steps"]:
+        return {**steps, "phase": "evaluating", "eta_seconds": None}
+    left = _seconds_left(job["now"], job["first_step_at"], job["step"], job["total_steps"])
+    return {**steps, "phase": "training", "eta_seconds": left}
+
+
+def _seconds_left(now: datetime, since: datetime | None, done: int, total: int) -> float | None:
+    if since is None or not done:
+        return None
+    return round(max(now - since, timedelta()).total_seconds() / done * (total - done), 1)
 
 
 def _links(job_id: UUID, base_job_id: UUID | None) -> dict[str, str | None]:

@@ -130,6 +130,7 @@ def _to_running(worker_id: UUID, claim_id: UUID, lease_seconds: float) -> Change
             Job.heartbeat_at: func.clock_timestamp(),
             Job.started_at: func.coalesce(Job.started_at, func.clock_timestamp()),
             Job.step: 0,
+            Job.phase: None,
         },
         data={"worker": str(worker_id)},
     )

@@ -8,7 +8,13 @@ from uuid import UUID
 from pydantic import Field
 
 from adaptlab.printable import OneLine
-from adaptlab.runs.events import AttentionCaptured, CheckpointWritten, Event, TrainingSaved
+from adaptlab.runs.events import (
+    AttentionCaptured,
+    CheckpointWritten,
+    Event,
+    Progress,
+    TrainingSaved,
+)
 from adaptlab.runs.inputs import NeededInputs
 from adaptlab.specs.spec import Queue, ResolvedSpec
 from adaptlab.values import Value
@@ -114,9 +120,10 @@ class LeaseView(Value):
 
 
 class HeartbeatReport(Value):
-    """A sign of life, with the training step."""
+    """A sign of life, with the step of the training or of a later phase."""
 
     step: Number
+    phase: Progress | None = None
 
 
 class HeartbeatAnswer(Value):

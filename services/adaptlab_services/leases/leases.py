@@ -15,12 +15,15 @@ from uuid import UUID
 
 from pydantic import ValidationError
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ColumnElement,
     Float,
     Integer,
     Select,
+    Text,
     bindparam,
+    case,
     func,
     select,
     update,
@@ -31,7 +34,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec
-from adaptlab.runs.events import Event
+from adaptlab.runs.events import Event, Progress
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
 from adaptlab_db.errors import StoreUnreachable
@@ -128,11 +131,11 @@ class Ledger(Protocol):
         """Record that a worker shuts down."""
         ...
 
-    def heartbeat(self, lease: Lease, step: int) -> Command:
+    def heartbeat(self, lease: Lease, step: int, phase: Progress | None = None) -> Command:
         """Renew the lease, and return the command for the run.
 
-        Also reports the training step. The command is `stop` if the job was cancelled, and `pause`
-        to save the state and then stop.
+        Also reports the training step, and the progress of a later phase. The command is `stop` if
+        the job was cancelled, and `pause` to save the state and then stop.
         """
         ...
 
@@ -310,10 +313,13 @@ class DatabaseLedger:
         with self._unit_of_work() as session:
             workers.stop(session, worker_id)
 
-    def heartbeat(self, lease: Lease, step: int) -> Command:
+    def heartbeat(self, lease: Lease, step: int, phase: Progress | None = None) -> Command:
         """See `Ledger`."""
         with self._one_statement() as session:
-            values = given(lease) | {"step": step, "lease_seconds": lease.lease_seconds}
+            values = given(lease) | {"lease_seconds": lease.lease_seconds, "step": step}
+            values |= dict.fromkeys(("phase", "done", "total"))
+            if phase is not None:
+                values |= {"phase": phase.phase, "done": phase.step, "total": phase.total}
             row = session.execute(_renewal(held), values).one_or_none()
             if row is None:
                 raise LeaseLost(lease.job_id, lease.attempt)
@@ -464,11 +470,17 @@ def _renewal(fence: Fence) -> Select[datetime | None, datetime | None]:
     """
     seconds: BindParameter[float] = bindparam("lease_seconds", type_=Float())
     step = func.least(bindparam("step", type_=Integer()), Job.total_steps)
+    phase: BindParameter[str] = bindparam("phase", type_=Text())
+    goes_on = Job.phase.is_not_distinct_from(phase)
     renewed = (
         update(Job)
         .where(*fence(AS_GIVEN))
         .values(
             step=func.greatest(Job.step, step),
+            phase=phase,
+            phase_done=bindparam("done", type_=BigInteger()),
+            phase_total=bindparam("total", type_=BigInteger()),
+            phase_since=case((goes_on, Job.phase_since), else_=func.clock_timestamp()),
             heartbeat_at=func.clock_timestamp(),
             lease_expires_at=claiming.seconds_from_now(seconds),
         )

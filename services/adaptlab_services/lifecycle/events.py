@@ -24,6 +24,9 @@ class Pulse:
     sequence: int
     step: int
     total: int
+    phase: str | None = None
+    phase_done: int | None = None
+    phase_total: int | None = None
 
     @property
     def terminal(self) -> bool:
@@ -69,13 +72,14 @@ def pulses(session: Session | Connection, job_ids: Collection[UUID]) -> dict[UUI
     Jobs that do not exist are left out.
     """
     rows = session.execute(_PULSES, {"ids": list(job_ids)})
-    return {row.id: Pulse(row.state, row.event_sequence, row.step, row.total_steps) for row in rows}
+    return {row.id: Pulse(*row[1:]) for row in rows}
 
 
 # An array, so that the statement is the same for any number of jobs.
-_PULSES = select(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps).where(
-    Job.id == any_(bindparam("ids", type_=ARRAY(Uuid())))
-)
+_PULSES = select(
+    *(Job.id, Job.state, Job.event_sequence, Job.step, Job.total_steps),
+    *(Job.phase, Job.phase_done, Job.phase_total),
+).where(Job.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
 
 
 class Lookout:

@@ -228,7 +228,7 @@ class Attempt:
             if message is None or isinstance(message, Ready):
                 continue
             if isinstance(message, Progress):
-                self._heartbeat.step = message.step
+                self._heartbeat.told(message)
             self._stall.heard(message, time.monotonic())
             recorder.put(self._placed(message))
 

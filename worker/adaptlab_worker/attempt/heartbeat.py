@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from adaptlab.runs.events import Progress
 from adaptlab_services.errors import LeaseLost
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.held_leases import Claim
@@ -19,7 +20,8 @@ class Heartbeat:
     """Renewal of one claim's lease until it is closed.
 
     Attributes:
-        step: the training step to report, set by the attempt.
+        step: the training step to report.
+        phase: the progress of a later phase to report.
         is_cancelled: the ledger requested a stop.
         is_paused: the ledger requested a stop with a saved state.
         is_lost: another attempt may hold the job; nothing more may be written.
@@ -30,6 +32,7 @@ class Heartbeat:
 
     def __init__(self, ledger: Ledger, claim: Claim, claimed_at: float, interval: float) -> None:
         self.step = 0
+        self.phase: Progress | None = None
         self.is_cancelled = False
         self.is_paused = False
         self.is_lost = False
@@ -49,6 +52,13 @@ class Heartbeat:
         self._on_news = on_news
         self._thread.start()
 
+    def told(self, progress: Progress) -> None:
+        """Take the progress that the next heartbeats report."""
+        if progress.phase == "training":
+            self.step = progress.step
+        else:
+            self.phase = progress
+
     def close(self) -> None:
         """Stop renewing; wait at most a second for a request under way."""
         self._closed.set()
@@ -64,7 +74,7 @@ class Heartbeat:
         """Send one heartbeat; return False if the ledger could not be reached."""
         sent_at = time.monotonic()
         try:
-            command = self._ledger.heartbeat(self._claim, self.step)
+            command = self._ledger.heartbeat(self._claim, self.step, self.phase)
         except LeaseLost:
             self.is_lost = True
             self._on_news()

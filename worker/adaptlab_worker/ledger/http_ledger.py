@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from adaptlab.runs.events import Event
+from adaptlab.runs.events import Event, Progress
 from adaptlab.values import Value
 from adaptlab_answers.server import WorkerLoad
 from adaptlab_db.artifacts import StoredArtifact
@@ -105,9 +105,9 @@ class HttpLedger:
         """See `Ledger`."""
         self._connection.post(f"/v1/workers/{self._name(worker_id)}/goodbye", None)
 
-    def heartbeat(self, lease: Lease, step: int) -> Command:
+    def heartbeat(self, lease: Lease, step: int, phase: Progress | None = None) -> Command:
         """See `Ledger`."""
-        body = _json(HeartbeatReport(step=step))
+        body = _json(HeartbeatReport(step=step, phase=phase))
         answer = self._connection.post(_path(lease, "heartbeat"), body, lease)
         return _read(HeartbeatAnswer, answer).command
 

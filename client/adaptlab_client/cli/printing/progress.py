@@ -52,14 +52,12 @@ def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
     bars_by_job: dict[UUID, TaskID] = {}
 
     def update(job: "JobView") -> None:
-        stage = job.progress.phase or job.state
-        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {stage}")
+        at = job.progress
+        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {_stage(job)}")
         if job.id not in bars_by_job:
             bars_by_job[job.id] = progress.add_task(text, total=None)
-        total = job.progress.total or None
-        progress.update(
-            bars_by_job[job.id], description=text, completed=job.progress.step, total=total
-        )
+        done, total = (at.phase_done, at.phase_total) if at.phase_total else (at.step, at.total)
+        progress.update(bars_by_job[job.id], description=text, completed=done, total=total or None)
 
     return update
 
@@ -68,8 +66,13 @@ def _state_printer() -> "Callable[[JobView], None]":
     states: dict[UUID, str] = {}
 
     def update(job: "JobView") -> None:
-        if states.get(job.id) != job.state:
-            states[job.id] = job.state
-            say(f"{job.id} {job.state}")
+        if states.get(job.id) != (stage := _stage(job)):
+            states[job.id] = stage
+            say(f"{job.id} {stage}")
 
     return update
+
+
+def _stage(job: "JobView") -> str:
+    phase = job.progress.phase
+    return job.state if phase in (None, "training") else phase.replace("_", " ")

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.measuring.phase_progress import Advance, PhaseProgress, untold
 from adaptlab.engine.models.model import Model
+from adaptlab.engine.observer import Observer
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
 
@@ -14,7 +16,7 @@ Given = list[list[AnswerText]]
 
 
 def shown_answers(
-    model: Model, chosen: Sequence[ReplicateResult]
+    model: Model, chosen: Sequence[ReplicateResult], observer: Observer
 ) -> Iterator[ItemsShown | AnswersGiven]:
     """Yield the shown items of every scored task, then the answers to them.
 
@@ -24,16 +26,18 @@ def shown_answers(
     count, chosen = model.plan.evaluation_shown, chosen[:1]
     if not count or not chosen:
         return
-    model = model.rows([0])
-    for place, task in enumerate(model.plan.evaluation_tasks()):
+    model, tasks = model.rows([0]), model.plan.evaluation_tasks()
+    sides = 1 if model.plan.method is None else 2
+    advance = PhaseProgress(observer, "answering", sides * count * len(tasks)).advance
+    for place, task in enumerate(tasks):
         texts = item_texts(task)
         document = task.model_dump(mode="json")
         yield ItemsShown(task_place=place, task=document, items=texts.shown(count))
-        given = given_answers(model, task, count, len(chosen))
+        given = given_answers(model, task, count, len(chosen), advance)
         yield from _reports(place, chosen, given, attached=True)
         if model.plan.method is not None:
             alone = replace(model, trained={})
-            given = given_answers(alone, task, count, len(chosen), attached=False)
+            given = given_answers(alone, task, count, len(chosen), advance, attached=False)
             yield from _reports(place, chosen, given, attached=False)
 
 
@@ -51,7 +55,13 @@ def _reports(
 
 
 def given_answers(
-    model: Model, task: Task, count: int, replicates: int, *, attached: bool = True
+    model: Model,
+    task: Task,
+    count: int,
+    replicates: int,
+    advance: Advance = untold,
+    *,
+    attached: bool = True,
 ) -> Given:
     """Return the answers to the first `count` test items, by replicate.
 
@@ -61,7 +71,7 @@ def given_answers(
     texts = item_texts(task)
     found = judged(
         model, task, "test", count, replicates,
-        attached=attached, with_loss=False, with_answers=True,
+        attached=attached, with_loss=False, with_answers=True, advance=advance,
     )  # fmt: skip
     if found.given is not None:
         return [

@@ -14,6 +14,7 @@ from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.items.items import Items
 from adaptlab.engine.items.task_items import right_places, scored_items
 from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.measuring.phase_progress import Advance, untold
 from adaptlab.engine.measuring.token_by_token import Decoding
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -71,11 +72,13 @@ def judged(
     attached: bool = True,
     with_loss: bool = True,
     with_answers: bool = False,
+    advance: Advance = untold,
 ) -> Judged:
     """Return the answers to the first `samples` items.
 
     Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed. If
-    `with_answers`, those that are not chosen from a list are decoded.
+    `with_answers`, those that are not chosen from a list are decoded. `advance` is told how many
+    answers are judged, after each pass.
     """
     shape, device = (replicates, samples), model.plan.device
     expected = right_places(task, split, samples)
@@ -109,6 +112,7 @@ def judged(
         if losses is not None and counted is not None and logits is not None:
             losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
             counted[places] = items.counted_tokens().double()
+        advance(len(places) * replicates)
     if expected is None:
         return Judged(found, losses=losses, counted=counted, told=told if decodes else ())
     return Judged(found == expected.to(device), found, expected, losses, counted)

@@ -12,8 +12,10 @@ from adaptlab.engine.items.task_items import clusters_of
 from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.measuring.measuring import statistics_of
 from adaptlab.engine.measuring.metric_floors import unskilled
-from adaptlab.engine.models.bases_alone import bases_alone
+from adaptlab.engine.measuring.phase_progress import Advance
+from adaptlab.engine.models.bases_alone import bases_alone, bases_of
 from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
@@ -21,18 +23,26 @@ from adaptlab.runs.item_statistics import as_text, packed
 from adaptlab.statistics.scores import best_floor
 
 
-def score(model: Model, chosen: Sequence[ReplicateResult]) -> Iterator[Evaluation]:
+def answers_to_score(plan: Plan, chosen: Sequence[ReplicateResult]) -> int:
+    """Return the number of answers that `score` judges."""
+    alone = 0 if plan.method is None else len(set(bases_of(plan, chosen)))
+    return (len(chosen) + alone) * plan.evaluation_samples * len(plan.evaluation_tasks())
+
+
+def score(
+    model: Model, chosen: Sequence[ReplicateResult], advance: Advance
+) -> Iterator[Evaluation]:
     """Score every selected replicate on every task of the spec.
 
     `chosen` are the rows of the model. An adaptation is scored twice, on the same items: attached
     and detached. Where the attached score is higher, something has been learned; where the detached
-    score is higher, something has been forgotten.
+    score is higher, something has been forgotten. `advance` is told how many answers are judged.
     """
     for task in model.plan.evaluation_tasks():
-        answers, alone = _answers(model, task, len(chosen)), None
+        answers, alone = _answers(model, task, len(chosen), advance), None
         if model.plan.method is not None:
             bases, rows = bases_alone(model, chosen)
-            alone = _answers(bases, task, len(set(rows)), attached=False).rows(rows)
+            alone = _answers(bases, task, len(set(rows)), advance, attached=False).rows(rows)
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
             yield from _evaluations(chosen, task, alone, attached=False)
@@ -78,13 +88,16 @@ class _Answers:
         return (Measure(metric=self.metric.name, value=value, statistics=text, floor=floor),)
 
 
-def _answers(model: Model, task: Task, replicates: int, *, attached: bool = True) -> _Answers:
+def _answers(
+    model: Model, task: Task, replicates: int, advance: Advance, *, attached: bool = True
+) -> _Answers:
     samples = model.plan.evaluation_samples
     metric = metric_named(task.other_metric())
     with_loss = not task.listed_answers()
     found = judged(
         model, task, "test", samples, replicates, attached=attached, with_loss=with_loss,
         with_answers=metric is not None and metric.needs == "answers",
+        advance=advance,
     )  # fmt: skip
     if metric is None:
         return _Answers(found)

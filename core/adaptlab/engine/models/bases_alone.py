@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adaptlab.engine.models.model import Model
+from adaptlab.engine.models.plan import Plan
 from adaptlab.runs.events import ReplicateResult
 
 
 def bases_alone(model: Model, chosen: Sequence[ReplicateResult]) -> tuple[Model, list[int]]:
     """Return the bases alone, each once, and the place of every row's base."""
-    started_from = [_base_replicate(model, result) for result in chosen]
+    started_from = bases_of(model.plan, chosen)
     bases = list(dict.fromkeys(started_from))
     first = [started_from.index(base) for base in bases]
     alone = replace(
@@ -20,5 +21,6 @@ def bases_alone(model: Model, chosen: Sequence[ReplicateResult]) -> tuple[Model,
     return alone, [bases.index(base) for base in started_from]
 
 
-def _base_replicate(model: Model, result: ReplicateResult) -> int:
-    return model.plan.spec.base_replicates[result.replicate // model.plan.trials]
+def bases_of(plan: Plan, chosen: Sequence[ReplicateResult]) -> list[int]:
+    """Return the replicate of the base that every row started from."""
+    return [plan.spec.base_replicates[result.replicate // plan.trials] for result in chosen]

@@ -79,14 +79,12 @@ class Training:
             TrainingStopped: if the observer commands it.
             OutOfMemory: if not even one replicate fits in memory.
         """
-        total = self._plan.training.steps
         if self._plan.trained_shapes and (self._plan.method is None or self._plan.method.trains):
             try:
                 self._train(scratch)
             finally:
                 self._descent.close()
             self._descent.finish()
-        self._observer.emit(Progress(phase="evaluating", step=total, total=total))
         return self.outcome
 
     def restore(self, path: Path) -> None:
