@@ -51,6 +51,13 @@ class RunProgress(Value):
     phase_done: int | None = None
     phase_total: int | None = None
 
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Return the steps or parts done in the present phase, and all of them."""
+        if self.phase_done is None or not self.phase_total:
+            return self.step, self.total
+        return self.phase_done, self.phase_total
+
 
 class QueuePlace(Value):
     """The queue of a job, and its position in it.

@@ -79,12 +79,12 @@ def difference(change: float, metric: str | None) -> str:
 
 
 def share(progress: RunProgress, *, succeeded: bool = False) -> str:
-    """Format progress: 42 %, and 100 % only after the last step.
+    """Format the progress of a phase: 42 %, and 100 % only after its last part.
 
     A job without training has 100 % once it has `succeeded`.
     """
-    step, total = (progress.step, progress.total) if progress.total else (int(succeeded), 1)
-    return f"{100 * step // total}\N{NO-BREAK SPACE}%"
+    done, total = progress.parts if progress.parts[1] else (int(succeeded), 1)
+    return f"{100 * done // total}\N{NO-BREAK SPACE}%"
 
 
 def significant(value: float | None) -> str:

@@ -52,11 +52,10 @@ def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
     bars_by_job: dict[UUID, TaskID] = {}
 
     def update(job: "JobView") -> None:
-        at = job.progress
         text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {_stage(job)}")
         if job.id not in bars_by_job:
             bars_by_job[job.id] = progress.add_task(text, total=None)
-        done, total = (at.phase_done, at.phase_total) if at.phase_total else (at.step, at.total)
+        done, total = job.progress.parts
         progress.update(bars_by_job[job.id], description=text, completed=done, total=total or None)
 
     return update
