@@ -31,6 +31,7 @@ from adaptlab_api.limits.thread_turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
 from adaptlab_api.pages.rendering.problem_pages import ProblemPages
+from adaptlab_api.pages.rendering.unchanged_pages import UnchangedPages
 from adaptlab_api.pages.routes import page_renderer, page_routes, static_routes
 from adaptlab_api.requests.routing import modules_of, routers_of
 from adaptlab_db.session import close
@@ -98,6 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         middleware=[
             Middleware(AnswerHeaders),
             Middleware(ProblemPages, renderer=renderer),
+            Middleware(UnchangedPages),
             Middleware(TimeLimit, seconds=settings.answer_seconds),
             Middleware(
                 BodyLimit,

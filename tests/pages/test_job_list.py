@@ -50,6 +50,18 @@ def labels(sessions: Sessions, jobs: list[str]) -> list[dict[str, str]]:
         return list(session.scalars(select(Job.labels).where(Job.id.in_(jobs))))
 
 
+def test_a_list_that_is_unchanged_is_not_sent_again(admin: TestClient, jobs: list[str]) -> None:
+    first = admin.get("/")
+    known = {"If-None-Match": first.headers["ETag"]}
+    again = admin.get("/", headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    assert "Content-Length" not in again.headers
+    assert send(admin, "cancel", jobs[3:])[0] == 303
+    changed = admin.get("/", headers=known)
+    assert (changed.status_code, changed.headers["ETag"] == known["If-None-Match"]) == (200, False)
+    assert admin.get("/jobs/no", headers={"If-None-Match": "*"}).status_code == 404
+
+
 def test_a_click_on_a_column_sorts_and_a_second_one_turns_round(
     admin: TestClient, jobs: list[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Rendering of templates to responses with the headers of every page."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -83,8 +84,9 @@ class Renderer:
             "term": Terms(),
         }
         shown = {**absent, **frame, **values}
-        text = self.environment.get_template(template).render(shown)
-        return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
+        content = self.environment.get_template(template).render(shown).encode()
+        tag = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'} if status == 200 else {}
+        return HTMLResponse(content, status, {**PAGE_HEADERS, **tag, **(headers or {})})
 
     def listed(
         self,

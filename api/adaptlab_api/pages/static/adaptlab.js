@@ -132,11 +132,17 @@
   }
 
   let questions = 0;
+  let shown = ""; // the tag of the page as it was taken last
 
   async function refresh() {
     questions += 1;
     const mine = questions;
-    const response = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    const headers = { Accept: "text/html", ...(shown && { "If-None-Match": shown }) };
+    const response = await fetch(location.href, { headers, redirect: "manual" });
+    if (response.status === 304) {
+      taken();
+      return;
+    }
     if (response.type === "opaqueredirect" || response.status === 401) {
       connection("signed-out");
       document.body.dataset.poll = "";
@@ -148,6 +154,11 @@
     await released;
     if (questions !== mine) return; // what was asked since then is newer, and on its way
     take(page);
+    shown = response.headers.get("ETag") ?? "";
+    taken();
+  }
+
+  function taken() {
     connection(null);
     document.dispatchEvent(new Event("adaptlab:refreshed"));
   }
