@@ -158,6 +158,10 @@ def _agrees(model: Model, state: Callable[[Tensor], Tensor]) -> None:
     found = model.answers(items)
     head, bias = (model.trained[f"unembed.{kind}"] for kind in ("weight", "bias"))
     assert items.read is not None
+    alone = model.base_logits(
+        items.tokens, items.span, answer_rows=items.answer_rows, read=items.read
+    )
+    assert torch.equal(model.answers(items, attached=False), alone), "the head was never trained"
     for place, length in enumerate(items.read[0].tolist()):
         with Float64():
             hidden = state(items.tokens[0, place : place + 1, :length])[0]

@@ -135,8 +135,12 @@ class Model:
     ) -> Float[Tensor, "R B M V"]:
         """Return logits of the items' answers.
 
-        Without `attached`, the base model answers alone.
+        Without `attached`, the base model answers alone; a head for classes that was never trained
+        prefers none, whatever the model computes, so nothing is computed.
         """
+        if not attached and self.plan.shape.classes is not None:
+            shape = (*items.targets.shape, self.plan.shape.classes)
+            return torch.zeros(shape, dtype=self.plan.dtype, device=items.tokens.device)
         items, words = self._in_context(items, task, attached=attached)
         tokens, rows, each, read = items.tokens, items.span, items.answer_rows, items.read
         if not attached:
