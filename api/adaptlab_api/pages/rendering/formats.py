@@ -78,8 +78,8 @@ def difference(change: float, metric: str | None) -> str:
     return points(change) if is_share(metric) else METRICS.get(str(metric)).by(change)
 
 
+def share(progress: RunProgress, *, succeeded: bool = False) -> str:
     """Format the progress of a phase: 42 %, and 100 % only at its end.
-    """Format the progress of a phase: 42 %, and 100 % only after its last part.
 
     A job without training has 100 % once it has `succeeded`.
     """
