@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from urllib.parse import quote
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
@@ -16,6 +17,7 @@ from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
+from adaptlab_api.pages.attention.small_map import drawn_cells
 from adaptlab_api.pages.rendering.formats import percent
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
@@ -99,6 +101,31 @@ def test_attention_is_beside_the_table_where_it_was_recorded(
         "before (base model)",
         "after adaptation",
     ]
+
+
+def test_small_maps_show_the_head_that_the_best_changed_most_at_one_scale(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    worker.complete(PRETRAINING, 0.99)
+    prefix = worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id
+    page = unescape(visitor.get(f"/compare?jobs={prefix}").text)
+    small = f"/jobs/{prefix}/charts/attention-small.svg?changed_by={prefix}"
+    assert re.findall(r'<img src="([^"]+)"', page) == [f"{small}&source=base", small]
+    for address in (f"{small}&source=base", small):
+        drawn = visitor.get(address)
+        assert drawn.headers["content-type"] == "image/svg+xml"
+        assert 'viewBox="0 0 19 19"' in drawn.text, "without the learned positions"
+    assert visitor.get(small.replace(str(prefix), str(uuid4()))).status_code == 404
+
+
+@pytest.mark.parametrize(("length", "cells"), [(48, 48), (50, 25), (101, 34)])
+def test_large_maps_are_drawn_by_the_means_of_blocks(length: int, cells: int) -> None:
+    drawn = drawn_cells(np.tril(np.full((length, length), 0.5)))
+    assert f'viewBox="0 0 {cells} {cells}"' in drawn
+    inside = re.search(r'x="0" y="10" width="1" height="1" fill-opacity="([0-9.]+)"', drawn)
+    assert inside is not None
+    assert float(inside[1]) == 0.5
+    assert drawn.count("<rect") == 1 + cells * (cells + 1) // 2
 
 
 def test_the_example_of_a_filter_is_one(visitor: TestClient, sessions: Sessions) -> None:

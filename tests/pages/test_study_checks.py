@@ -56,7 +56,7 @@ def test_a_check_says_whose_adaptation_it_measures(sessions: Sessions, reader: T
     assert "64 parameters, tiny-sort" in shown
     assert "waiting" in shown
     assert 'id="cells"' in page
-    assert "Engine passes 1 " in section(page, "head")
+    assert "Engine passes 1 " in section(page, "cells")
 
 
 def test_a_study_without_checks_has_no_such_section(sessions: Sessions, reader: TestClient) -> None:

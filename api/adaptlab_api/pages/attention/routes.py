@@ -20,6 +20,7 @@ from adaptlab_api.pages.attention.charts import (
     strongest_chart,
 )
 from adaptlab_api.pages.attention.page import AttentionQuery, attention_page
+from adaptlab_api.pages.attention.small_map import Source, small_map
 from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
@@ -128,7 +129,19 @@ def attention_chart_routes() -> APIRouter:
     router = closed_router("/jobs/{job_id}/charts")
     for name, chart in CHARTS.items():
         router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)
+
+    router.add_api_route("/attention-small.svg", _small, name="attention_small")
     return router
+
+
+@needs("reader")
+def _small(
+    job_id: UUID, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
+) -> Response:
+    drawing = small_map(session, job_id, source, changed_by)
+    if drawing is None:
+        raise Absent("map", job_id)
+    return Response(drawing, media_type="image/svg+xml")
 
 
 def _route(chart: AttentionChart) -> Callable[..., Response]:

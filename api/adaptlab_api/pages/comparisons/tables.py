@@ -105,12 +105,25 @@ class AttentionChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallMap:
+    """One head's attention in `job`, of the base model alone without `line`.
+
+    The head is the one that the job `changed_by` changed most.
+    """
+
+    job: UUID
+    changed_by: UUID
+    line: ReportRow | None
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetView:
     """The methods at one budget, as its report orders them.
 
     `swept` is true if some had several learning rates. `chosen` is the corrected score of the
-    method that is named the best. `attention` are the methods whose attention was recorded, and
-    `was_trained` is true if some method was.
+    method that is named the best. `attention` are the methods whose attention was recorded; `maps`
+    are those of the base, the first of these methods and the first that fails. `was_trained` is
+    true if some method was.
     """
 
     number: int
@@ -121,6 +134,7 @@ class BudgetView:
     swept: bool
     chosen: ChosenBest | None
     attention: tuple[AttentionChoice, ...]
+    maps: tuple[SmallMap, ...]
     was_trained: bool
 
     @property
@@ -247,6 +261,7 @@ def _budgets(
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             chosen=cell.chosen,
             attention=tuple(_attention(cell, behind, with_maps)),
+            maps=tuple(_small_maps(report, behind, with_maps)),
             was_trained=any(behind[label].steps for label in labels),
         )
 
@@ -258,6 +273,23 @@ def _attention(
         recorded = next((job for job in behind[row.label].jobs if job in with_maps), None)
         if recorded is not None:
             yield AttentionChoice(row.method, recorded)
+
+
+def _small_maps(
+    report: Report, behind: Mapping[str, ComparedMethod], with_maps: Collection[UUID]
+) -> Iterator[SmallMap]:
+    recorded = [
+        (line, job) for line in report.rows for job in behind[line.label].jobs if job in with_maps
+    ]
+    if not recorded:
+        return
+    best, changed_by = recorded[0]
+    yield SmallMap(changed_by, changed_by, None)
+    yield SmallMap(changed_by, changed_by, best)
+    for line, job in recorded:
+        if line.tag == "fails" and line is not best:
+            yield SmallMap(job, changed_by, line)
+            return
 
 
 def _used(method: ComparedMethod, axis: BudgetAxis) -> int:
