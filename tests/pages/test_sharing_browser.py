@@ -9,7 +9,7 @@ from tests.comparing import run_all
 from tests.making import a_project
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 from tests.pages.submitting import somebody
-from tests.pages.visitors import Visitor, a_visitor, overflows_nowhere
+from tests.pages.visitors import Visitor, a_visitor, overflows_nowhere, unfold_all
 
 from adaptlab_answers.studies import StudyView
 from adaptlab_services.people import tokens
@@ -34,6 +34,7 @@ def share(visitor: Visitor, path: str) -> None:
     """Fill the form on the page of something in."""
     page = visitor.page
     page.goto(visitor.server + path)
+    unfold_all(visitor)
     page.locator("#sharing").get_by_label("Project").fill("robotics")
     page.get_by_role("button", name="Share").click()
     expect(page.locator("#sharing li")).to_contain_text("robotics")
@@ -70,6 +71,7 @@ def test_a_shared_study_is_read_without_buttons(visitor: Visitor, reader: Visito
     for name in ("Cancel study", "Delete study", "Share", "Add 3 seeds"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     expect(page.locator("#table-0-curves svg.marks")).to_be_visible()
+    unfold_all(reader)
     page.locator("#cells a.state").first.click()
     expect(page.locator(".job-head")).to_be_visible()
     expect(page.get_by_role("button", name="Retry")).to_have_count(0)

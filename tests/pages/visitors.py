@@ -114,8 +114,14 @@ def overflows_nowhere(page: Page) -> None:
         assert width <= viewport["width"], (page.url, viewport)
 
 
+def unfold_all(visitor: Visitor) -> None:
+    """Open everything that is folded."""
+    visitor.page.evaluate("document.querySelectorAll('.fold').forEach(one => { one.open = true; })")
+
+
 def draw_everything(visitor: Visitor) -> None:
     """Charts are drawn when somebody comes near them."""
+    unfold_all(visitor)
     for chart in visitor.page.locator(DRAWN).all():
         chart.scroll_into_view_if_needed()
         expect(chart).to_have_attribute("data-drawn", ONCE_OR_MORE)

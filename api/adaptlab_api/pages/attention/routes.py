@@ -140,7 +140,7 @@ def _small(
 ) -> Response:
     drawing = small_map(session, job_id, source, changed_by)
     if drawing is None:
-        raise Absent("map", job_id)
+        return Response(status_code=204)  # its bytes may be collected
     return Response(drawing, media_type="image/svg+xml")
 
 

@@ -72,6 +72,13 @@
     return document.getElementById("computing") && !page.getElementById("computing");
   }
 
+  // Folds by their names, and those without one by their places.
+  function foldsOf(box) {
+    const folds = [...box.querySelectorAll("details")];
+    const named = folds.map((one) => one.id || one.getAttribute("aria-labelledby"));
+    return folds.map((one, index) => [named[index] || index - named.slice(0, index).filter(Boolean).length, one]);
+  }
+
   function take(page) {
     if (isComputed(page)) {
       location.reload();
@@ -84,9 +91,9 @@
       if (!old) continue;
       const focus = focusPath(old);
       const scrolled = [...old.querySelectorAll(".scroll, .timeline")].map((box) => [box.scrollLeft, box.scrollTop]);
-      const opened = [...old.querySelectorAll("details")].map((details) => details.open);
+      const opened = new Map(foldsOf(old).map(([name, details]) => [name, details.open]));
       const adopted = document.adoptNode(fresh);
-      adopted.querySelectorAll("details").forEach((details, index) => { details.open = opened[index] ?? false; });
+      for (const [name, details] of foldsOf(adopted)) details.open = opened.get(name) ?? details.open;
       keepCharts(old, adopted);
       keepChoices(old, adopted);
       old.replaceWith(adopted);
