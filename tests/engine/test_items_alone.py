@@ -112,7 +112,7 @@ def logits(model: Model, records: Tensor) -> list[Tensor]:
     return [found[:, place, :count] for place, count in enumerate(answered)]
 
 
-@pytest.mark.long("every combination", but=8)
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize(("name", "scored", "method"), CASES)
 def test_an_item_has_the_logits_that_it_has_alone(
     name: str,

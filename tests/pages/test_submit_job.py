@@ -319,18 +319,6 @@ def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
     assert "<script>document" not in page
 
 
-@pytest.mark.parametrize(
-    "headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}]
-)
-def test_another_site_submits_and_previews_nothing(
-    admin: TestClient, sessions: Sessions, headers: dict[str, str]
-) -> None:
-    fields, before = forms.opened(admin, NEW, SMALL), count_jobs(sessions)
-    for path in (NEW, PREVIEW):
-        assert admin.post(path, data=fields, headers=headers).status_code == 403
-    assert count_jobs(sessions) == before
-
-
 def test_who_may_only_read_is_told_why(browser: TestClient, base: None, sessions: Sessions) -> None:
     forms.sign_in(browser, forms.somebody(sessions, {"default": "reader"}, ("read", "submit")))
     page = browser.get(NEW)

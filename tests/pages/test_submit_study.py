@@ -221,16 +221,6 @@ def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
     assert "<img" not in page
 
 
-@pytest.mark.parametrize("headers", [{}, {"Sec-Fetch-Site": "cross-site"}])
-def test_another_site_makes_nothing(
-    admin: TestClient, sessions: Sessions, headers: dict[str, str]
-) -> None:
-    fields, before = forms.fields_of(pasted(admin)), counted(sessions)
-    for path in (NEW, PREVIEW):
-        assert admin.post(path, data=fields, headers=headers).status_code == 403
-    assert counted(sessions) == before
-
-
 def test_who_may_only_read_is_told_why(browser: TestClient, base: None, sessions: Sessions) -> None:
     forms.sign_in(browser, forms.somebody(sessions, {"default": "reader"}, ("read", "submit")))
     page = browser.get(NEW)

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_member, a_principal, a_project, a_token, a_user
+from tests.making import a_job, a_principal, a_project, a_token, a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_api.doors.gate import PROJECT_COOKIE, SESSION_COOKIE
@@ -164,20 +164,6 @@ def test_the_log_is_filtered_by_time(admin: TestClient) -> None:
         assert (">create_user<" in page.text) is is_there
     assert admin.get("/audit?since=yesterday").status_code == 400
     assert admin.get("/audit?page_token=x").status_code == 400
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/projects", "/projects/default/members", "/projects/default/members/root/remove", "/users",
-     "/users/grace"],
-)  # fmt: skip
-def test_another_site_changes_nothing(admin: TestClient, sessions: Sessions, path: str) -> None:
-    data = {"name": "mine", "user": "grace", "role": "admin", "admin": "yes"}
-    with sessions.begin() as session:
-        a_member(session, a_user(session, "grace"))
-    answer = admin.post(path, data=data, headers={"Sec-Fetch-Site": "cross-site"})
-    assert answer.status_code == 403
-    assert role_of(sessions, "grace") == "operator"
 
 
 def test_a_browser_can_show_one_project_only(admin: TestClient, sessions: Sessions) -> None:

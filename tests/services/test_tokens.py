@@ -257,14 +257,6 @@ def test_a_browser_signs_in_and_out(sessions: Sessions) -> None:
         authenticate_browser(session, cookie)
 
 
-def test_a_browser_is_signed_out_with_its_token(sessions: Sessions) -> None:
-    with sessions.begin() as session:
-        cookie = open_browser_session(session, a_principal(session))
-    change_token(sessions, revoked_at=func.clock_timestamp())
-    with sessions.begin() as session, pytest.raises(NotAuthorised):
-        authenticate_browser(session, cookie)
-
-
 def test_a_browser_is_signed_out_in_time(sessions: Sessions) -> None:
     with sessions.begin() as session:
         cookie = open_browser_session(session, a_principal(session))
