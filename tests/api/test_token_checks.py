@@ -106,15 +106,13 @@ def said(answer: Any) -> list[tuple[str, str, str]]:
     return [(e["pointer"], e["code"], e["detail"]) for e in answer.json()["errors"]]
 
 
-@pytest.mark.parametrize("task", REFUSED, ids=range(len(REFUSED)))
-def test_the_api_refuses_what_the_worker_would(
-    lab: TestClient, tmp_path: Path, task: dict[str, Any]
-):
-    problems = of_worker(tmp_path, task, read_tokeniser(PAIRS, 1))
-    expected = [(p.pointer, p.code, p.detail) for p in problems]
-    assert expected[0][1] == CODES[REFUSED.index(task)]
-    assert said(lab.post("/v1/jobs?validate_only=true", json=a_spec(task))) == expected
-    assert said(lab.post("/v1/jobs", json=a_spec(task))) == expected
+def test_the_api_refuses_what_the_worker_would(lab: TestClient, tmp_path: Path):
+    for task in REFUSED:
+        problems = of_worker(tmp_path, task, read_tokeniser(PAIRS, 1))
+        expected = [(p.pointer, p.code, p.detail) for p in problems]
+        assert expected[0][1] == CODES[REFUSED.index(task)]
+        assert said(lab.post("/v1/jobs?validate_only=true", json=a_spec(task))) == expected
+        assert said(lab.post("/v1/jobs", json=a_spec(task))) == expected
 
 
 def test_the_tokeniser_of_an_uploaded_folder_is_read_too(lab: TestClient, folder: Path):

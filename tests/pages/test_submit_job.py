@@ -112,52 +112,51 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
     assert count_jobs(sessions) == before + 3
 
 
-@pytest.mark.long("many bad inputs", but=6)
-@pytest.mark.parametrize(
-    ("pointer", "text", "said"),
-    [
-        ("/training/steps", "abc", "must be a whole number"),
-        ("/training/steps", "0", "greater than or equal to 1"),
-        ("/training/steps", "9" * 5000, "must be a whole number"),
-        ("/training/batch_size", "1.5", "must be a whole number"),
-        ("/training/learning_rate", "-1", "greater than 0"),
-        ("/training/learning_rate", "nan", "must be a number"),
-        ("/tuning/trials", "65", "less than or equal to 64"),
-        ("/tuning/learning_rates", "0.1, x", "must be a number"),
-        ("/seeds", "0", "greater than or equal to 1"),
-        ("/seeds", "1, -1", "greater than or equal to 0"),
-        ("/method/name", "no_such", "There is no method"),
-        ("/method/rank", "9999", "rank"),
-        ("/method/sites", "nowhere", "nowhere"),
-        ("/method/dora", "perhaps", "must be true or false"),
-        ("/task/name", "sort_descendin", "There is no task"),
-        ("/task/length", "0", "greater than or equal to 1"),
-        ("/task/length", "1", "Use a length of 2 or more"),
-        (BUDGET, "3", "smallest configuration has 32 parameters"),
-        (BUDGET, "0", "greater than or equal to 1"),
-        ("/base_model", "no-such-base", "There is no base model named"),
-        ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),
-        ("/resources/priority", "10", "less than or equal to 9"),
-        ("/labels", "not a name = 1", "a name of at most 63 letters"),
-        ("/evaluation/tasks", "sort_ascending\nno_such", "There is no task"),
-        ("/training/early_stopping", '{"patience": 0}', "greater than or equal to 1"),
-        ("/training/early_stopping", '{"patience"', "a mapping of names to values"),
-        ("/task/name", "a\0b", "U+0000"),
-    ],
-)
+FAULTS: list[Any] = [
+    ("/training/steps", "abc", "must be a whole number"),
+    ("/training/steps", "0", "greater than or equal to 1"),
+    ("/training/steps", "9" * 5000, "must be a whole number"),
+    ("/training/batch_size", "1.5", "must be a whole number"),
+    ("/training/learning_rate", "-1", "greater than 0"),
+    ("/training/learning_rate", "nan", "must be a number"),
+    ("/tuning/trials", "65", "less than or equal to 64"),
+    ("/tuning/learning_rates", "0.1, x", "must be a number"),
+    ("/seeds", "0", "greater than or equal to 1"),
+    ("/seeds", "1, -1", "greater than or equal to 0"),
+    ("/method/name", "no_such", "There is no method"),
+    ("/method/rank", "9999", "rank"),
+    ("/method/sites", "nowhere", "nowhere"),
+    ("/method/dora", "perhaps", "must be true or false"),
+    ("/task/name", "sort_descendin", "There is no task"),
+    ("/task/length", "0", "greater than or equal to 1"),
+    ("/task/length", "1", "Use a length of 2 or more"),
+    (BUDGET, "3", "smallest configuration has 32 parameters"),
+    (BUDGET, "0", "greater than or equal to 1"),
+    ("/base_model", "no-such-base", "There is no base model named"),
+    ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),
+    ("/resources/priority", "10", "less than or equal to 9"),
+    ("/labels", "not a name = 1", "a name of at most 63 letters"),
+    ("/evaluation/tasks", "sort_ascending\nno_such", "There is no task"),
+    ("/training/early_stopping", '{"patience": 0}', "greater than or equal to 1"),
+    ("/training/early_stopping", '{"patience"', "a mapping of names to values"),
+    ("/task/name", "a\0b", "U+0000"),
+]
+
+
 def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
-    admin: TestClient, sessions: Sessions, pointer: str, text: str, said: str
+    admin: TestClient, sessions: Sessions
 ) -> None:
-    before = count_jobs(sessions)
-    fields = forms.opened(admin, NEW, {pointer: text})
-    page = forms.sent(admin, PREVIEW, fields).text
-    assert said in forms.fault_at(page, pointer)
-    if len(text) < 99 and "\0" not in text:
-        assert forms.fields_of(page)[pointer] == [text]
-    refused = forms.sent(admin, NEW, fields)
-    assert refused.status_code == 422
-    assert said in forms.fault_at(refused.text, pointer)
-    assert count_jobs(sessions) == before
+    for pointer, text, said in FAULTS:
+        before = count_jobs(sessions)
+        fields = forms.opened(admin, NEW, {pointer: text})
+        page = forms.sent(admin, PREVIEW, fields).text
+        assert said in forms.fault_at(page, pointer)
+        if len(text) < 99 and "\0" not in text:
+            assert forms.fields_of(page)[pointer] == [text]
+        refused = forms.sent(admin, NEW, fields)
+        assert refused.status_code == 422
+        assert said in forms.fault_at(refused.text, pointer)
+        assert count_jobs(sessions) == before
 
 
 def test_the_nearest_value_is_a_button_away(admin: TestClient) -> None:
@@ -183,13 +182,22 @@ def test_the_nearest_value_is_a_button_away(admin: TestClient) -> None:
     assert "Trainable parameters 32 of 32" in forms.answered(page)
 
 
-@pytest.mark.parametrize(
-    "use",
-    ["", "x", "[]", '["/training/steps"]', "[1, 2]", '["", 1]', '["/a/99999999/b", 1]', "[[[["],
-)
-def test_a_button_of_ones_own_making_does_nothing_bad(admin: TestClient, use: str) -> None:
-    page = previewed(admin, {"use": use})
-    assert forms.shown_json(page)["kind"] == "adapt"
+BUTTONS: list[Any] = [
+    "",
+    "x",
+    "[]",
+    '["/training/steps"]',
+    "[1, 2]",
+    '["", 1]',
+    '["/a/99999999/b", 1]',
+    "[[[[",
+]
+
+
+def test_a_button_of_ones_own_making_does_nothing_bad(admin: TestClient) -> None:
+    for use in BUTTONS:
+        page = previewed(admin, {"use": use})
+        assert forms.shown_json(page)["kind"] == "adapt"
 
 
 def test_two_ways_to_say_the_budget_are_one_too_many(admin: TestClient) -> None:
@@ -252,44 +260,42 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(admin: TestClient, name: str) -> None:
-    document = DOCUMENTS[name]
-    page = previewed(admin, {"pasted": json.dumps(document), "do": "paste"})
-    shown = forms.shown_json(page)
-    written_out = {**document}
-    for member in ("task", "method"):
-        if isinstance(document.get(member), str):
-            written_out[member] = {"name": document[member]}
-    if document.get("budget") == 500:
-        written_out["budget"] = {"trainable_parameters": 500}
-    assert shown == written_out
-    assert (
-        forms.shown_json(forms.sent(admin, PREVIEW, forms.fields_of(page)).text) == written_out
-    )  # typed or pasted
+def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(admin: TestClient) -> None:
+    for name in DOCUMENTS:
+        document = DOCUMENTS[name]
+        page = previewed(admin, {"pasted": json.dumps(document), "do": "paste"})
+        shown = forms.shown_json(page)
+        written_out = {**document}
+        for member in ("task", "method"):
+            if isinstance(document.get(member), str):
+                written_out[member] = {"name": document[member]}
+        if document.get("budget") == 500:
+            written_out["budget"] = {"trainable_parameters": 500}
+        assert shown == written_out
+        assert (
+            forms.shown_json(forms.sent(admin, PREVIEW, forms.fields_of(page)).text) == written_out
+        )  # typed or pasted
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "JSON"),
-        ("{", "JSON"),
-        ("[1]", "not a JSON object"),
-        ('{"a": 1, "a": 2}', "a"),
-        ('{"seeds": NaN}', "NaN"),
-        ('{"labels": {"a": "\\ud800"}}', "surrogate"),
-        ("[" * 5000, "deep"),
-    ],
-)
-def test_what_is_pasted_and_no_spec_is_refused_where_it_stands(
-    admin: TestClient, text: str, said: str
-) -> None:
-    page = previewed(admin, {"pasted": text, "do": "paste", "/training/steps": "77"})
-    assert said in forms.fault_at(page, "/pasted") or "JSON" in forms.fault_at(page, "/pasted")
-    assert forms.fault_at(page, "/pasted")
-    assert forms.fields_of(page)["/training/steps"] == ["77"]
-    page = previewed(admin, {"rest": text or "{"})
-    assert forms.fault_at(page, "/rest")
+NO_SPECS: list[Any] = [
+    ("", "JSON"),
+    ("{", "JSON"),
+    ("[1]", "not a JSON object"),
+    ('{"a": 1, "a": 2}', "a"),
+    ('{"seeds": NaN}', "NaN"),
+    ('{"labels": {"a": "\\ud800"}}', "surrogate"),
+    ("[" * 5000, "deep"),
+]
+
+
+def test_what_is_pasted_and_no_spec_is_refused_where_it_stands(admin: TestClient) -> None:
+    for text, said in NO_SPECS:
+        page = previewed(admin, {"pasted": text, "do": "paste", "/training/steps": "77"})
+        assert said in forms.fault_at(page, "/pasted") or "JSON" in forms.fault_at(page, "/pasted")
+        assert forms.fault_at(page, "/pasted")
+        assert forms.fields_of(page)["/training/steps"] == ["77"]
+        page = previewed(admin, {"rest": text or "{"})
+        assert forms.fault_at(page, "/rest")
 
 
 def test_the_same_request_in_curl_and_python(admin: TestClient) -> None:
