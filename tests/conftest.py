@@ -5,6 +5,7 @@ ADAPTLAB_BROKER_URL if they are set, else embedded ones. Each test that asks get
 own, copied from a migrated template.
 """
 
+import atexit
 import gc
 import os
 import shutil
@@ -26,7 +27,12 @@ from tests.making import a_base_model, a_made_up_ledger
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.sharing import FilesAndFolders
-from tests.sorting import keep_part, pytest_addoption, pytest_make_collect_report
+from tests.sorting import (
+    keep_part,
+    pytest_addoption,
+    pytest_make_collect_report,
+    pytest_pycollect_makeitem,
+)
 from tests.standstills import (
     pytest_runtest_protocol,
     pytest_runtest_setup,
@@ -46,6 +52,7 @@ from adaptlab_stack.servers import Servers, embedded_servers
 __all__ = [
     "pytest_addoption",
     "pytest_make_collect_report",
+    "pytest_pycollect_makeitem",
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_sessionfinish",
@@ -116,12 +123,9 @@ def pytest_collection_finish() -> None:
     """Exempt modules, tests and routes, which are loaded, from collection."""
     gc.collect()
     gc.freeze()
+    # At exit: DuckDB complains otherwise, and pytest collects five times before.
+    atexit.register(gc.unfreeze)
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-
-
-def pytest_unconfigure() -> None:
-    """Collect everything at the end: some libraries complain otherwise."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

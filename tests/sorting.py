@@ -5,6 +5,7 @@ cases stay in `make test`, and with `but="each"` so many that every value of eve
 one of them (each-choice coverage, Ammann and Offutt 1994).
 """
 
+import inspect
 import os
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -36,6 +37,21 @@ def pytest_make_collect_report(
         first = len(report.result) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         report.result = [*report.result[first:], *report.result[:first]]
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no cases of a test that is of the other part as a whole.
+
+    There are 7,000 in `make test`, and each process of tests would make them all.
+    """
+    part = collector.config.getoption("--part")
+    if part is None or not inspect.isfunction(obj):
+        return None
+    own = getattr(obj, "pytestmark", ())
+    marks = [*(mark for mark in own if mark.name == "long"), *collector.iter_markers("long")]
+    is_left = marks and "but" not in marks[0].kwargs
+    return [] if (is_left if part == "short" else not marks) else None
 
 
 def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:

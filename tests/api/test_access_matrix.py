@@ -144,6 +144,7 @@ def changes(things: Things) -> list[tuple[str, dict[str, Any] | None]]:
     ]
 
 
+@pytest.mark.long("every door for every role", but=1)
 @pytest.mark.parametrize("role", ROLES)
 def test_everybody_in_a_project_reads_all_of_it_and_nothing_of_others(
     anonymous: TestClient, sessions: Sessions, ours: Things, theirs: Things, role: str
@@ -199,6 +200,7 @@ def test_what_others_share_is_read_and_not_changed(
         assert anonymous.get(path, headers=header).status_code == 404, path
 
 
+@pytest.mark.long("every door for every role", but=1)
 @pytest.mark.parametrize("role", ROLES)
 def test_strangers_things_answer_as_if_they_were_not_there(
     anonymous: TestClient, sessions: Sessions, theirs: Things, role: str

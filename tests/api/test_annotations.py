@@ -155,34 +155,33 @@ def test_pages_of_archived_jobs_continue_as_they_began(api: TestClient, base: No
     assert api.get(f"/v1/jobs?page_size=2&page_token={token}").status_code == 422
 
 
-@pytest.mark.long("many bad inputs", but=12)
-@pytest.mark.parametrize(
-    ("body", "pointer"),
-    [
-        ({"labels": {"": "x"}}, "/labels/"),
-        ({"labels": {"a": 1}}, "/labels/a"),
-        ({"labels": {"a": "x" * 257}}, "/labels/a"),
-        ({"labels": ["a"]}, "/labels"),
-        ({"labels": {f"l{n}": "x" for n in range(MOST_LABELS + 1)}}, "/labels"),
-        ({"notes": "x" * (LONGEST_NOTES + 1)}, "/notes"),
-        ({"notes": "a\x00b"}, ""),
-        ({"archived": "yes"}, "/archived"),
-        ({"name": ""}, "/name"),
-        ({"name": "a\nb"}, "/name"),
-        ({"name": "x" * (LONGEST_JOB_NAME + 1)}, "/name"),
-        ({"state": "succeeded"}, "/state"),
-    ],
-)
+UNWRITABLE: list[Any] = [
+    ({"labels": {"": "x"}}, "/labels/"),
+    ({"labels": {"a": 1}}, "/labels/a"),
+    ({"labels": {"a": "x" * 257}}, "/labels/a"),
+    ({"labels": ["a"]}, "/labels"),
+    ({"labels": {f"l{n}": "x" for n in range(MOST_LABELS + 1)}}, "/labels"),
+    ({"notes": "x" * (LONGEST_NOTES + 1)}, "/notes"),
+    ({"notes": "a\x00b"}, ""),
+    ({"archived": "yes"}, "/archived"),
+    ({"name": ""}, "/name"),
+    ({"name": "a\nb"}, "/name"),
+    ({"name": "x" * (LONGEST_JOB_NAME + 1)}, "/name"),
+    ({"state": "succeeded"}, "/state"),
+]
+
+
 @pytest.mark.parametrize("of", ["job", "study"])
 def test_what_cannot_be_written_is_refused_and_changes_nothing(
-    api: TestClient, request: pytest.FixtureRequest, of: str, body: Json, pointer: str
+    api: TestClient, request: pytest.FixtureRequest, of: str
 ) -> None:
-    place = request.getfixturevalue(of)
-    before = api.get(place).json()
-    answer = api.patch(place, json=body)
-    assert answer.status_code in (400, 422), answer.text
-    assert answer.json()["errors"][0]["pointer"].startswith(pointer)
-    assert api.get(place).json() == before
+    for body, pointer in UNWRITABLE:
+        place = request.getfixturevalue(of)
+        before = api.get(place).json()
+        answer = api.patch(place, json=body)
+        assert answer.status_code in (400, 422), answer.text
+        assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+        assert api.get(place).json() == before
 
 
 @pytest.mark.parametrize("of", ["job", "study"])

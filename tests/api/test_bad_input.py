@@ -17,13 +17,17 @@ Sessions = sessionmaker[Session]
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.fixture(autouse=True)
-def stores_nothing(api: TestClient, sessions: Sessions) -> Iterator[None]:
-    """Every test here ends with the one job that it began with."""
-    with sessions.begin() as session:
+@pytest.fixture(scope="module")
+def one_job(shared_sessions: Sessions) -> None:
+    with shared_sessions.begin() as session:
         a_base_model(session)
+
+
+@pytest.fixture(autouse=True)
+def stores_nothing(one_job: None, shared_sessions: Sessions) -> Iterator[None]:
+    """Every test here ends with the one job that it began with."""
     yield
-    with sessions.begin() as session:
+    with shared_sessions.begin() as session:
         assert session.scalars(select(func.count()).select_from(Job)).one() == 1
 
 
@@ -59,9 +63,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/budgets/solve"])
-def test_a_body_that_is_no_json(api: TestClient, path: str) -> None:
+def test_a_body_that_is_no_json(shared_api: TestClient, path: str) -> None:
     for what, (body, code) in BROKEN.items():
-        problem = post(api, body, path)
+        problem = post(shared_api, body, path)
         assert problem["status"] == 400, what
         assert [fault["code"] for fault in problem["errors"]] == [code], what
 
@@ -91,10 +95,12 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("text", "code"), VALUES.values(), ids=VALUES)
-def test_a_value_that_json_or_postgres_does_not_know(api: TestClient, text: str, code: str) -> None:
+def test_a_value_that_json_or_postgres_does_not_know(
+    shared_api: TestClient, text: str, code: str
+) -> None:
     for path in ("/v1/jobs", "/v1/jobs?validate_only=true"):
         for where, pointer in PLACES.items():
-            problem = post(api, with_value(pointer, text), path)
+            problem = post(shared_api, with_value(pointer, text), path)
             assert problem["status"] == 422, where
             assert [(f["pointer"], f["code"]) for f in problem["errors"]] == [(pointer, code)]
 
@@ -110,25 +116,25 @@ def with_value(pointer: str, text: str) -> bytes:
     return json.dumps(marked).replace('"@@"', text).encode()
 
 
-def test_a_key_that_json_or_postgres_does_not_know(api: TestClient) -> None:
+def test_a_key_that_json_or_postgres_does_not_know(shared_api: TestClient) -> None:
     for key, code in {r"\u0000": "nul_character", r"\ud800": "lone_surrogate"}.items():
         body = b'{"labels": {"%s": "x"}}' % key.encode()
-        assert [f["code"] for f in post(api, body)["errors"]] == [code]
+        assert [f["code"] for f in post(shared_api, body)["errors"]] == [code]
 
 
-def test_a_key_that_is_repeated(api: TestClient) -> None:
+def test_a_key_that_is_repeated(shared_api: TestClient) -> None:
     body = b'{"kind": "adapt", "training": {"steps": 1, "steps": 2}, "kind": "pretrain"}'
-    problem = post(api, body)
+    problem = post(shared_api, body)
     assert [(f["pointer"], f["code"]) for f in problem["errors"]] == [
         ("/kind", "duplicate_key"),
         ("/training/steps", "duplicate_key"),
     ]
 
 
-def test_nesting_up_to_the_limit_is_only_judged_by_the_schema(api: TestClient) -> None:
+def test_nesting_up_to_the_limit_is_only_judged_by_the_schema(shared_api: TestClient) -> None:
     deep = b"[" * DEEPEST + b"]" * DEEPEST
-    assert post(api, deep)["errors"][0]["code"] != "too_deep"
-    assert post(api, b"[" + deep + b"]")["errors"][0]["code"] == "too_deep"
+    assert post(shared_api, deep)["errors"][0]["code"] != "too_deep"
+    assert post(shared_api, b"[" + deep + b"]")["errors"][0]["code"] == "too_deep"
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -156,15 +162,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_spec_that_is_wrong(api: TestClient) -> None:
+def test_a_spec_that_is_wrong(shared_api: TestClient) -> None:
     for what, (changes, pointer) in WRONG.items():
-        problem = post(api, document(**changes))
+        problem = post(shared_api, document(**changes))
         assert problem["status"] == 422, what
         assert pointer in [fault["pointer"] for fault in problem["errors"]], what
 
 
-def test_an_unknown_method_lists_those_there_are(api: TestClient) -> None:
-    (fault,) = post(api, document(method="lorra"))["errors"]
+def test_an_unknown_method_lists_those_there_are(shared_api: TestClient) -> None:
+    (fault,) = post(shared_api, document(method="lorra"))["errors"]
     assert fault["code"] == "unknown_method"
     assert {"lora", "prefix_tuning", "soft_prompt", "full_finetuning"} <= set(fault["allowed"])
     assert fault["nearest"] == ["lora"]
@@ -199,46 +205,46 @@ NAMELESS: dict[str, tuple[bytes, str, str]] = {
 }  # fmt: skip
 
 
-def test_what_has_no_name_is_told_so_where_it_is_missing(api: TestClient) -> None:
+def test_what_has_no_name_is_told_so_where_it_is_missing(shared_api: TestClient) -> None:
     for what, (body, path, pointer) in NAMELESS.items():
-        faults = {fault["pointer"]: fault for fault in post(api, body, path)["errors"]}
+        faults = {fault["pointer"]: fault for fault in post(shared_api, body, path)["errors"]}
         fault = faults[f"{pointer}/name"]
         assert (fault["code"], fault["detail"]) == ("missing", "name is missing."), what
         assert "'None'" not in str(faults), what
 
 
 @pytest.mark.long("many bad inputs")
-def test_very_many_faults_are_answered_with_few(api: TestClient) -> None:
+def test_very_many_faults_are_answered_with_few(shared_api: TestClient) -> None:
     body = document(capture={"attention": {"inputs": [["x"] * 100_000]}})
-    assert len(post(api, body)["errors"]) <= 100
+    assert len(post(shared_api, body)["errors"]) <= 100
     body = document(labels={f"no label {i}": i for i in range(20_000)})
-    assert len(post(api, body)["errors"]) <= 100
+    assert len(post(shared_api, body)["errors"]) <= 100
 
 
-def test_a_body_that_does_not_say_that_it_is_json(api: TestClient) -> None:
+def test_a_body_that_does_not_say_that_it_is_json(shared_api: TestClient) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-        answer = api.post("/v1/jobs", content=document(), headers={"Content-Type": kind})
+        answer = shared_api.post("/v1/jobs", content=document(), headers={"Content-Type": kind})
         assert answer.status_code == 415
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_a_body_over_the_limit(api: TestClient) -> None:
+def test_a_body_over_the_limit(shared_api: TestClient) -> None:
     too_large = document(labels={"x": "y" * 2**20})
-    announced = api.post("/v1/jobs", content=too_large, headers=JSON)
+    announced = shared_api.post("/v1/jobs", content=too_large, headers=JSON)
 
     def pieces() -> Iterator[bytes]:
         yield from (too_large[at : at + 65536] for at in range(0, len(too_large), 65536))
 
-    counted = api.post("/v1/jobs", content=pieces(), headers=JSON)
+    counted = shared_api.post("/v1/jobs", content=pieces(), headers=JSON)
     for answer in (announced, counted):
         assert answer.status_code == 413
         assert answer.headers["content-type"] == "application/problem+json"
         assert str(2**20) in answer.json()["detail"]
 
 
-def test_a_body_that_announces_too_much_is_not_waited_for(api: TestClient) -> None:
+def test_a_body_that_announces_too_much_is_not_waited_for(shared_api: TestClient) -> None:
     announced = {**JSON, "Content-Length": str(2**21)}
-    answer = api.post("/v1/jobs", content=document(), headers=announced)
+    answer = shared_api.post("/v1/jobs", content=document(), headers=announced)
     assert answer.status_code == 413
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -272,29 +278,29 @@ ADDRESSES = {
 }
 
 
-def test_an_address_that_leads_nowhere(api: TestClient) -> None:
+def test_an_address_that_leads_nowhere(shared_api: TestClient) -> None:
     for address, status in ADDRESSES.items():
-        answer = api.get(address)
+        answer = shared_api.get(address)
         assert answer.status_code == status, (address, answer.text)
         assert answer.headers["content-type"] == "application/problem+json", address
 
 
-def test_a_method_that_the_address_does_not_know(api: TestClient) -> None:
-    answer = api.delete("/v1/jobs")
+def test_a_method_that_the_address_does_not_know(shared_api: TestClient) -> None:
+    answer = shared_api.delete("/v1/jobs")
     assert answer.status_code == 405
     assert answer.headers["content-type"] == "application/problem+json"
     assert {"GET", "POST"} & {word.strip() for word in answer.headers["allow"].split(",")}
 
 
-def test_an_idempotency_key_that_is_none(api: TestClient) -> None:
+def test_an_idempotency_key_that_is_none(shared_api: TestClient) -> None:
     for key in (b"", b"with space", b"x" * 256, "\u00fcmlaut".encode()):
         headers = [(b"Idempotency-Key", key), (b"Content-Type", b"application/json")]
-        answer = api.post("/v1/jobs", content=document(), headers=headers)
+        answer = shared_api.post("/v1/jobs", content=document(), headers=headers)
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"] == "/header/idempotency-key"
 
 
-def test_a_pretraining_that_nobody_could_train(api: TestClient) -> None:
+def test_a_pretraining_that_nobody_could_train(shared_api: TestClient) -> None:
     family = {"name": "minigpt", "width": 10**9}
-    problem = post(api, json.dumps(a_pretrain_document(family=family)).encode())
+    problem = post(shared_api, json.dumps(a_pretrain_document(family=family)).encode())
     assert problem["errors"][0]["pointer"] == "/family/width"

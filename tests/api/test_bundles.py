@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.measured import PLACE, a_study
+from tests.api.people import person
 from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known
 from tests.making import a_base_model
 
@@ -176,12 +177,9 @@ def test_a_best_method_is_frozen_with_its_score_corrected_for_the_choice(
 
 
 def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
-    api: TestClient, sessions: Sessions, tmp_path: Path
+    archive: zipfile.ZipFile, manifest: dict[str, Any], tmp_path: Path
 ) -> None:
     """Format 1 has no corrected scores, so it cannot be computed again."""
-    a_study(api, sessions, methods=["frozen", "full_finetuning"], budgets=[64])
-    archive = opened(api.get(PLACE).content)
-    manifest = json.loads(archive.read(contents.MANIFEST))
     assert manifest["format"] == contents.FORMAT
     older = json.dumps(manifest | {"format": 1}).encode()
     (tmp_path / "old.zip").write_bytes(with_member(archive, contents.MANIFEST, older))
@@ -189,11 +187,7 @@ def test_a_bundle_of_an_older_format_names_the_version_that_checks_it(
         check_bundle(tmp_path / "old.zip")
 
 
-def test_tables_are_the_same_as_parquet(
-    api: TestClient, sessions: Sessions, tmp_path: Path
-) -> None:
-    a_study(api, sessions)
-    archive = opened(api.get(PLACE).content)
+def test_tables_are_the_same_as_parquet(archive: zipfile.ZipFile, tmp_path: Path) -> None:
     for table in contents.TABLES:
         file = tmp_path / f"{table}.parquet"
         file.write_bytes(archive.read(f"tables/{table}.parquet"))
@@ -261,17 +255,12 @@ def test_text_of_others_is_no_markup(api: TestClient, sessions: Sessions) -> Non
     assert lines(archive, "scores")[1]["method"] == f"'{label}"
 
 
-def test_a_stranger_has_no_bundle(
-    api: TestClient, anonymous: TestClient, sessions: Sessions
-) -> None:
-    from tests.api.people import person
-
-    a_study(api, sessions, budgets=[64])
-    assert api.get(PLACE).status_code == 200
-    study = api.get("/v1/studies/small").json()["id"]
-    stranger = person(sessions, "stranger", {"elsewhere": "admin"})
+@pytest.mark.usefixtures("answer")
+def test_a_stranger_has_no_bundle(shared_api: TestClient, shared_sessions: Sessions) -> None:
+    study = shared_api.get("/v1/studies/small").json()["id"]
+    stranger = person(shared_sessions, "stranger", {"elsewhere": "admin"})
     for name in ("small", study):
-        answer = anonymous.get(f"/v1/studies/{name}/bundle", headers=stranger)
+        answer = shared_api.get(f"/v1/studies/{name}/bundle", headers=stranger)
         assert answer.status_code == 404, answer.text
 
 

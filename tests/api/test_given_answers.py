@@ -23,13 +23,13 @@ from adaptlab_services.people.access import DEFAULT_PROJECT
 Sessions = sessionmaker[Session]
 
 
-@pytest.fixture
-def job(sessions: Sessions) -> str:
+@pytest.fixture(scope="module")
+def job(shared_sessions: Sessions) -> str:
     """The address of a job with answers of two seeds, and of their bases."""
-    with sessions.begin() as session:
+    with shared_sessions.begin() as session:
         a_base_model(session)
         a_job(session, an_adapt_spec())
-    claim = a_claim(ledger := a_ledger(sessions))
+    claim = a_claim(ledger := a_ledger(shared_sessions))
     alone = {"correct": 4, "outcomes": "f000", "attached": False}
     ledger.record(
         claim,
@@ -50,9 +50,9 @@ def rows(api: TestClient, address: str, **parameters: Any) -> list[dict[str, Any
     return answer.json()["data"]
 
 
-def test_an_item_has_its_texts_and_outcomes(api: TestClient, job: str) -> None:
-    assert api.get(job).json()["links"]["answers"] == f"{job}/answers"
-    assert rows(api, job, seed=1)[13] == {
+def test_an_item_has_its_texts_and_outcomes(shared_api: TestClient, job: str) -> None:
+    assert shared_api.get(job).json()["links"]["answers"] == f"{job}/answers"
+    assert rows(shared_api, job, seed=1)[13] == {
         "task_place": 0,
         "task_name": "sort_descending",
         "item": 13,
@@ -79,15 +79,15 @@ def test_an_item_has_its_texts_and_outcomes(api: TestClient, job: str) -> None:
     ],
 )
 def test_filters_select_items(
-    api: TestClient, job: str, parameters: dict[str, Any], items: range
+    shared_api: TestClient, job: str, parameters: dict[str, Any], items: range
 ) -> None:
-    assert [row["item"] for row in rows(api, job, seed=0, **parameters)] == list(items)
+    assert [row["item"] for row in rows(shared_api, job, seed=0, **parameters)] == list(items)
 
 
-def test_pages_are_linked_by_tokens(api: TestClient, job: str) -> None:
-    first = api.get(f"{job}/answers", params={"page_size": 30}).json()
+def test_pages_are_linked_by_tokens(shared_api: TestClient, job: str) -> None:
+    first = shared_api.get(f"{job}/answers", params={"page_size": 30}).json()
     assert len(first["data"]) == 30
-    rest = rows(api, job, page_size=30, page_token=first["next_page_token"])
+    rest = rows(shared_api, job, page_size=30, page_token=first["next_page_token"])
     assert [(row["item"], row["seed"]) for row in rest] == [(15, 0), (15, 1)]
 
 
@@ -103,36 +103,42 @@ def test_pages_are_linked_by_tokens(api: TestClient, job: str) -> None:
         {"with": "zz"},
     ],
 )
-def test_bad_parameters_are_refused(api: TestClient, job: str, parameters: dict[str, Any]) -> None:
-    answer = api.get(f"{job}/answers", params=parameters)
+def test_bad_parameters_are_refused(
+    shared_api: TestClient, job: str, parameters: dict[str, Any]
+) -> None:
+    answer = shared_api.get(f"{job}/answers", params=parameters)
     assert answer.status_code in (404, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_a_job_is_compared_with_another_by_a_short_id(api: TestClient, job: str) -> None:
+def test_a_job_is_compared_with_another_by_a_short_id(shared_api: TestClient, job: str) -> None:
     own = job.rsplit("/", 1)[1]
-    assert rows(api, job, **{"with": own[:8]}) == []
-    unknown = api.get(f"{job}/answers", params={"with": "00000000-0000-0000-0000-000000000001"})
+    assert rows(shared_api, job, **{"with": own[:8]}) == []
+    unknown = shared_api.get(
+        f"{job}/answers", params={"with": "00000000-0000-0000-0000-000000000001"}
+    )
     assert unknown.status_code == 404
 
 
 def test_jobs_of_other_projects_are_not_found(
-    api: TestClient, sessions: Sessions, job: str
+    shared_api: TestClient, shared_sessions: Sessions, job: str
 ) -> None:
-    with sessions.begin() as session:
+    with shared_sessions.begin() as session:
         hidden = a_job(session, project="hidden")
-    header = person(sessions, "eve", {DEFAULT_PROJECT: "reader"}, ("read",))
-    assert api.get(f"{job}/answers", headers=header).status_code == 200
+    header = person(shared_sessions, "eve", {DEFAULT_PROJECT: "reader"}, ("read",))
+    assert shared_api.get(f"{job}/answers", headers=header).status_code == 200
     for address, parameters in (
         (f"/v1/jobs/{hidden}/answers", {}),
         (f"{job}/answers", {"with": str(hidden)}),
     ):
-        answer = api.get(address, params=parameters, headers=header)
+        answer = shared_api.get(address, params=parameters, headers=header)
         assert answer.status_code == 404, answer.text
 
 
-def test_a_job_without_answers_has_an_empty_page(api: TestClient, sessions: Sessions) -> None:
-    with sessions.begin() as session:
+def test_a_job_without_answers_has_an_empty_page(
+    shared_api: TestClient, shared_sessions: Sessions
+) -> None:
+    with shared_sessions.begin() as session:
         job_id = a_job(session)
-    answer = api.get(f"/v1/jobs/{job_id}/answers").json()
+    answer = shared_api.get(f"/v1/jobs/{job_id}/answers").json()
     assert answer == {"data": [], "next_page_token": None}

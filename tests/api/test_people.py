@@ -44,30 +44,30 @@ def test_a_token_works_until_it_is_revoked(api: TestClient) -> None:
     assert api.post(f"/v1/tokens/{token_id}/revoke").json()["state"] == "revoked"
 
 
-@pytest.mark.parametrize(
-    ("asked", "status"),
-    [
-        ({"name": "long", "expires_in_days": 366}, 422),
-        ({"name": "year", "expires_in_days": 365}, 201),
-        ({"name": "none", "scopes": []}, 422),
-        ({"name": "", "scopes": ["read"]}, 422),
-        ({"name": "god", "scopes": ["root"]}, 422),
-        ({"name": "good", "expires_in_days": None}, 403),
-        ({"name": "hers", "user": "bert"}, 403),
-        ({"name": "loud", "scopes": ["read", "worker"]}, 403),
-        ({"name": "there", "project": "elsewhere"}, 404),
-        ({"name": "here", "project": "default"}, 201),
-        ({"name": "mine", "user": "asker"}, 201),
-    ],
-)
+ASKED: list[Any] = [
+    ({"name": "long", "expires_in_days": 366}, 422),
+    ({"name": "year", "expires_in_days": 365}, 201),
+    ({"name": "none", "scopes": []}, 422),
+    ({"name": "", "scopes": ["read"]}, 422),
+    ({"name": "god", "scopes": ["root"]}, 422),
+    ({"name": "good", "expires_in_days": None}, 403),
+    ({"name": "hers", "user": "bert"}, 403),
+    ({"name": "loud", "scopes": ["read", "worker"]}, 403),
+    ({"name": "there", "project": "elsewhere"}, 404),
+    ({"name": "here", "project": "default"}, 201),
+    ({"name": "mine", "user": "asker"}, 201),
+]
+
+
 def test_nobody_makes_more_of_a_token_than_they_have(
-    anonymous: TestClient, sessions: Sessions, asked: dict[str, Any], status: int
+    anonymous: TestClient, sessions: Sessions
 ) -> None:
-    with sessions.begin() as session:
-        a_user(session, "bert")
-        a_project(session, "elsewhere")
-    header = somebody(sessions, "asker")
-    assert anonymous.post("/v1/tokens", json=asked, headers=header).status_code == status
+    for asked, status in ASKED:
+        with sessions.begin() as session:
+            a_user(session, "bert")
+            a_project(session, "elsewhere")
+        header = somebody(sessions, "asker")
+        assert anonymous.post("/v1/tokens", json=asked, headers=header).status_code == status
 
 
 def test_the_scopes_of_a_new_token_are_those_of_the_old_at_most(

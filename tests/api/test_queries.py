@@ -41,8 +41,7 @@ def run_of(spec: ResolvedSpec) -> Run:
     )
 
 
-@pytest.fixture
-def made(sessions: Sessions) -> dict[str, str]:
+def results_in(sessions: Sessions) -> dict[str, str]:
     """Three succeeded jobs, by method, a failed one and an unclaimed one."""
     with sessions.begin() as session:
         a_base_model(session)
@@ -55,6 +54,18 @@ def made(sessions: Sessions) -> dict[str, str]:
         a_job(session, an_adapt_spec(), queue="nobody")
     run_all(sessions, run_of)
     return {name: str(job) for name, job in made.items()}
+
+
+@pytest.fixture(scope="module")
+def made(shared_sessions: Sessions) -> dict[str, str]:
+    """The jobs for tests that only read."""
+    return results_in(shared_sessions)
+
+
+@pytest.fixture
+def own(sessions: Sessions) -> dict[str, str]:
+    """The jobs in the test's own database."""
+    return results_in(sessions)
 
 
 def asked(api: TestClient, address: str = "/v1/results", **parameters: Any) -> dict[str, Any]:
@@ -103,24 +114,25 @@ FILTERS = {
 }  # fmt: skip
 
 
-def test_filters_choose_what_they_say(api: TestClient, made: dict[str, str]) -> None:
+def test_filters_choose_what_they_say(shared_api: TestClient, made: dict[str, str]) -> None:
     for text, expected in FILTERS.items():
-        assert set(found(api, made, text)) == expected, text
+        assert set(found(shared_api, made, text)) == expected, text
     jobs = {
-        job["id"] for job in asked(api, "/v1/jobs", filter="metrics.accuracy.mean > 0.7")["data"]
+        job["id"]
+        for job in asked(shared_api, "/v1/jobs", filter="metrics.accuracy.mean > 0.7")["data"]
     }
     assert jobs == {made["lora"]}
 
 
-def test_only_what_succeeded_is_a_result(api: TestClient, made: dict[str, str]) -> None:
-    states = asked(api, fields="id,state", page_size=200)["data"]
+def test_only_what_succeeded_is_a_result(shared_api: TestClient, made: dict[str, str]) -> None:
+    states = asked(shared_api, fields="id,state", page_size=200)["data"]
     assert {row["state"] for row in states} == {"succeeded"}
     assert len(states) == 4  # with the base model
-    assert len(asked(api, "/v1/jobs")["data"]) == 6
+    assert len(asked(shared_api, "/v1/jobs")["data"]) == 6
 
 
-def test_figures_are_those_of_the_seeds(api: TestClient, made: dict[str, str]) -> None:
-    (row,) = asked(api, filter="method = lora")["data"]
+def test_figures_are_those_of_the_seeds(shared_api: TestClient, made: dict[str, str]) -> None:
+    (row,) = asked(shared_api, filter="method = lora")["data"]
     right = [300, 320]
     shares = [count / ITEMS for count in right]
     interval = seed_interval(right, [ITEMS, ITEMS])
@@ -130,12 +142,14 @@ def test_figures_are_those_of_the_seeds(api: TestClient, made: dict[str, str]) -
     assert row["metrics.accuracy.low"] == pytest.approx(interval.low)
     assert row["metrics.accuracy.high"] == pytest.approx(interval.high)
     names = [f"metrics.{metric}.mean" for metric in ("base_accuracy", "accuracy_change")]
-    (more,) = asked(api, filter="method = lora", fields=",".join(names))["data"]
+    (more,) = asked(shared_api, filter="method = lora", fields=",".join(names))["data"]
     assert more[names[0]] == pytest.approx(7 / ITEMS)
     assert more[names[1]] == pytest.approx(mean(shares) - 7 / ITEMS)
 
 
-def test_rows_are_sorted_and_go_on_without_gap(api: TestClient, made: dict[str, str]) -> None:
+def test_rows_are_sorted_and_go_on_without_gap(
+    shared_api: TestClient, made: dict[str, str]
+) -> None:
     for order, expected in (
         ("-metrics.accuracy.mean", ["lora", "prefix_tuning", "soft_prompt"]),
         ("metrics.accuracy.mean", ["soft_prompt", "prefix_tuning", "lora"]),
@@ -146,12 +160,12 @@ def test_rows_are_sorted_and_go_on_without_gap(api: TestClient, made: dict[str, 
         token = None
         for _ in expected:
             more = {"page_token": token} if token else {}
-            page = asked(api, filter="kind = adapt", order_by=order, page_size=1, **more)
+            page = asked(shared_api, filter="kind = adapt", order_by=order, page_size=1, **more)
             seen += [row["method"] for row in page["data"]]
             token = page["next_page_token"]
         assert seen == expected, order
         assert token is None
-    assert refused(api, order_by="method")["pointer"] == "/query/order_by"
+    assert refused(shared_api, order_by="method")["pointer"] == "/query/order_by"
 
 
 def test_rows_of_one_moment_are_all_there(api: TestClient, sessions: Sessions) -> None:
@@ -172,11 +186,11 @@ def test_rows_of_one_moment_are_all_there(api: TestClient, sessions: Sessions) -
     assert len(seen) == len(set(seen)) == 6
 
 
-def test_a_token_belongs_to_its_question(api: TestClient, made: dict[str, str]) -> None:
-    token = asked(api, page_size=1)["next_page_token"]
+def test_a_token_belongs_to_its_question(shared_api: TestClient, made: dict[str, str]) -> None:
+    token = asked(shared_api, page_size=1)["next_page_token"]
     for other in ({"filter": "method = lora"}, {"order_by": "created_at"}):
-        assert refused(api, page_token=token, **other)["code"] == "invalid_page_token"
-    assert refused(api, "/v1/attention", page_token=token)["code"] == "invalid_page_token"
+        assert refused(shared_api, page_token=token, **other)["code"] == "invalid_page_token"
+    assert refused(shared_api, "/v1/attention", page_token=token)["code"] == "invalid_page_token"
 
 
 WRONG = {
@@ -192,15 +206,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("parameter", "text"), WRONG)
-def test_a_mistake_is_pointed_at(api: TestClient, parameter: str, text: str) -> None:
+def test_a_mistake_is_pointed_at(shared_api: TestClient, parameter: str, text: str) -> None:
     column, nearest = WRONG[parameter, text]
-    fault = refused(api, **{parameter: text})
+    fault = refused(shared_api, **{parameter: text})
     assert fault["pointer"] == f"/query/{parameter}"
     assert fault.get("column") == column
     assert nearest is None or nearest in fault["nearest"]
 
 
-def test_values_are_never_part_of_the_statement(api: TestClient, made: dict[str, str]) -> None:
+def test_values_are_never_part_of_the_statement(
+    shared_api: TestClient, made: dict[str, str]
+) -> None:
     poison = "x'; DROP TABLE job_metrics; --"
     for text in (
         f'method = "{poison}"',
@@ -209,12 +225,12 @@ def test_values_are_never_part_of_the_statement(api: TestClient, made: dict[str,
         f'study = "{poison}"',
         f'spec.method.name = "{poison}"',
     ):
-        assert found(api, made, text) == []
-    assert len(found(api, made, "")) == 3
+        assert found(shared_api, made, text) == []
+    assert len(found(shared_api, made, "")) == 3
 
 
 def test_what_is_of_another_project_is_not_there(
-    api: TestClient, made: dict[str, str], sessions: Sessions
+    api: TestClient, own: dict[str, str], sessions: Sessions
 ) -> None:
     with sessions.begin() as session:
         a_base_model(session, project="secret")
@@ -236,7 +252,7 @@ def test_what_is_of_another_project_is_not_there(
     for path, more in everything.items():
         answer = api.get(path, params=more)
         assert answer.status_code == 200, answer.text
-        for job in made.values():
+        for job in own.values():
             assert job not in answer.text, path
         assert len(answer.text) < len(as_admin[path]), path
     assert [row["jobs"] for row in asked(api, group_by="method")["data"]] == [1]
@@ -296,7 +312,7 @@ def test_groups_of_other_metrics_have_students_interval(
 
 
 def test_groups_take_one_statement_and_only_the_tables_they_need(
-    api: TestClient, made: dict[str, str]
+    shared_api: TestClient, made: dict[str, str]
 ) -> None:
     """Two passes over 95,000 results took 1.4 s of processor time."""
     statements: list[str] = []
@@ -306,8 +322,8 @@ def test_groups_take_one_statement_and_only_the_tables_they_need(
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        rows = asked(api, group_by="method,budget")["data"]
-        asked(api, group_by="owner")
+        rows = asked(shared_api, group_by="method,budget")["data"]
+        asked(shared_api, group_by="owner")
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert len(rows) == 3
@@ -317,34 +333,36 @@ def test_groups_take_one_statement_and_only_the_tables_they_need(
     assert "JOIN users" in by_owner
 
 
-def test_heads_are_found_by_what_they_do(api: TestClient, made: dict[str, str]) -> None:
-    every = asked(api, "/v1/attention")["data"]
+def test_heads_are_found_by_what_they_do(shared_api: TestClient, made: dict[str, str]) -> None:
+    every = asked(shared_api, "/v1/attention")["data"]
     assert [(row["layer"], row["id"]) for row in every] == [
         (1, made["prefix_tuning"]),
         (0, made["prefix_tuning"]),
     ]
     text = 'layer = 1 AND relative_deviation > 0.3 AND learned_mass >= 0.5 AND task ~ "sort"'
-    (head,) = asked(api, "/v1/attention", filter=text)["data"]
+    (head,) = asked(shared_api, "/v1/attention", filter=text)["data"]
     assert (head["layer"], head["head"], head["source"]) == (1, 0, "adapted")
     assert head["relative_deviation"] == 0.9
-    assert asked(api, "/v1/attention", filter="learned_mass > 0.5")["data"] == []
+    assert asked(shared_api, "/v1/attention", filter="learned_mass > 0.5")["data"] == []
     by_accuracy = "metrics.accuracy.mean > 0.5 AND layer = 0"
-    assert len(asked(api, "/v1/attention", filter=by_accuracy)["data"]) == 1
-    assert refused(api, "/v1/attention", filter="layr = 2")["nearest"][0] == "layer"
+    assert len(asked(shared_api, "/v1/attention", filter=by_accuracy)["data"]) == 1
+    assert refused(shared_api, "/v1/attention", filter="layr = 2")["nearest"][0] == "layer"
 
 
 @pytest.mark.parametrize("order", ["divergence", "-divergence", "-relative_deviation"])
-def test_heads_go_on_without_gap(api: TestClient, made: dict[str, str], order: str) -> None:
-    first = asked(api, "/v1/attention", order_by=order, page_size=1)
+def test_heads_go_on_without_gap(shared_api: TestClient, made: dict[str, str], order: str) -> None:
+    first = asked(shared_api, "/v1/attention", order_by=order, page_size=1)
     token = first["next_page_token"]
-    second = asked(api, "/v1/attention", order_by=order, page_size=1, page_token=token)
+    second = asked(shared_api, "/v1/attention", order_by=order, page_size=1, page_token=token)
     assert {row["layer"] for page in (first, second) for row in page["data"]} == {0, 1}
     assert second["next_page_token"] is None
 
 
-def test_a_csv_file_holds_everything_and_no_formula(api: TestClient, made: dict[str, str]) -> None:
+def test_a_csv_file_holds_everything_and_no_formula(
+    shared_api: TestClient, made: dict[str, str]
+) -> None:
     names = "id,method,labels.team,metrics.accuracy.mean,created_at"
-    answer = api.get(
+    answer = shared_api.get(
         "/v1/results", params={"format": "csv", "fields": names, "order_by": "created_at"}
     )
     assert answer.headers["content-type"].startswith("text/csv")
@@ -360,17 +378,17 @@ def test_a_csv_file_holds_everything_and_no_formula(api: TestClient, made: dict[
     ]
 
 
-def test_lines_of_json_hold_everything(api: TestClient, made: dict[str, str]) -> None:
-    answer = api.get("/v1/results", params={"format": "jsonl", "filter": "kind = adapt"})
+def test_lines_of_json_hold_everything(shared_api: TestClient, made: dict[str, str]) -> None:
+    answer = shared_api.get("/v1/results", params={"format": "jsonl", "filter": "kind = adapt"})
     rows = [json.loads(line) for line in answer.text.splitlines()]
-    assert rows == asked(api, filter="kind = adapt")["data"]
+    assert rows == asked(shared_api, filter="kind = adapt")["data"]
 
 
 def test_a_parquet_file_is_read_by_another_program(
-    api: TestClient, made: dict[str, str], tmp_path: Path
+    shared_api: TestClient, made: dict[str, str], tmp_path: Path
 ) -> None:
     names = "id,method,budget.trainable,metrics.accuracy.mean,created_at,labels.team"
-    content = api.get("/v1/results", params={"format": "parquet", "fields": names}).content
+    content = shared_api.get("/v1/results", params={"format": "parquet", "fields": names}).content
     file = tmp_path / "results.parquet"
     file.write_bytes(content)
     with duckdb.connect() as reader:
@@ -384,7 +402,7 @@ def test_a_parquet_file_is_read_by_another_program(
         ("metrics.accuracy.mean", "DOUBLE"), ("created_at", "TIMESTAMP WITH TIME ZONE"),
         ("labels.team", "VARCHAR"),
     ]  # fmt: skip
-    shown = {row["id"]: row for row in asked(api, fields=names)["data"]}
+    shown = {row["id"]: row for row in asked(shared_api, fields=names)["data"]}
     for row, name in zip(rows, ("lora", "prefix_tuning", "soft_prompt"), strict=False):
         same = shown[made[name]]
         moment = datetime.fromisoformat(same["created_at"]).timestamp()
@@ -395,7 +413,7 @@ def test_a_parquet_file_is_read_by_another_program(
 
 
 def test_exports_go_on_beyond_a_batch(
-    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, made: dict[str, str]
+    api: TestClient, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, own: dict[str, str]
 ) -> None:
     whole = api.get("/v1/results", params={"format": "jsonl"}).text
     curves = api.get("/v1/results/curves").text
@@ -408,10 +426,12 @@ def test_exports_go_on_beyond_a_batch(
     assert len(whole.splitlines()) == 4
 
 
-def test_curves_come_whole(api: TestClient, made: dict[str, str]) -> None:
-    answer = api.get("/v1/results/curves", params={"filter": "method = lora", "format": "jsonl"})
+def test_curves_come_whole(shared_api: TestClient, made: dict[str, str]) -> None:
+    answer = shared_api.get(
+        "/v1/results/curves", params={"filter": "method = lora", "format": "jsonl"}
+    )
     points = [json.loads(line) for line in answer.text.splitlines()]
-    stored = asked(api, f"/v1/jobs/{made['lora']}/metrics")["data"]
+    stored = asked(shared_api, f"/v1/jobs/{made['lora']}/metrics")["data"]
     expected = {
         (curve["name"], curve["replicate"], step, value)
         for curve in stored
@@ -422,27 +442,27 @@ def test_curves_come_whole(api: TestClient, made: dict[str, str]) -> None:
         (made["lora"], "lora", "sort_descending")
     }
     assert {p["replicate"]: p["seed"] for p in points} == {0: 0, 1: 1}
-    none = api.get("/v1/results/curves", params={"filter": "method = lora", "names": "no"})
+    none = shared_api.get("/v1/results/curves", params={"filter": "method = lora", "names": "no"})
     assert len(none.text.splitlines()) == 1
 
 
-def test_a_file_with_a_mistake_is_refused_before_it_begins(api: TestClient) -> None:
+def test_a_file_with_a_mistake_is_refused_before_it_begins(shared_api: TestClient) -> None:
     for form in ("csv", "jsonl", "parquet"):
-        assert refused(api, filter="tsk = 1", format=form)["pointer"] == "/query/filter"
-        wrong = refused(api, "/v1/results/curves", filter="tsk = 1", format=form)
+        assert refused(shared_api, filter="tsk = 1", format=form)["pointer"] == "/query/filter"
+        wrong = refused(shared_api, "/v1/results/curves", filter="tsk = 1", format=form)
         assert wrong["pointer"] == "/query/filter"
 
 
-def test_every_field_can_be_asked_about(api: TestClient, made: dict[str, str]) -> None:
+def test_every_field_can_be_asked_about(shared_api: TestClient, made: dict[str, str]) -> None:
     """The list of fields is true: all are shown, compared and sorted."""
     for subject in ("results", "attention"):
-        fields = asked(api, f"/v1/{subject}/fields")["data"]
+        fields = asked(shared_api, f"/v1/{subject}/fields")["data"]
         plain = [field for field in fields if "<" not in field["name"]]
         names = ",".join(field["name"] for field in plain)
-        assert asked(api, f"/v1/{subject}", fields=names)["data"]
+        assert asked(shared_api, f"/v1/{subject}", fields=names)["data"]
         for field in plain:
-            asked(api, f"/v1/{subject}", filter=f"{field['name']} IS NOT NULL", fields="id")
+            asked(shared_api, f"/v1/{subject}", filter=f"{field['name']} IS NOT NULL", fields="id")
             if field["type"] in ("integer", "number", "time"):
-                page = asked(api, f"/v1/{subject}", order_by=field["name"], page_size=1)
+                page = asked(shared_api, f"/v1/{subject}", order_by=field["name"], page_size=1)
                 if (token := page["next_page_token"]) is not None:
-                    asked(api, f"/v1/{subject}", order_by=field["name"], page_token=token)
+                    asked(shared_api, f"/v1/{subject}", order_by=field["name"], page_token=token)

@@ -104,21 +104,20 @@ def test_an_admin_gives_a_user_other_quotas(
         assert api.post("/v1/jobs", json=an_adapt_document(seeds=3)).status_code == 429
 
 
-@pytest.mark.parametrize(
-    "quotas",
-    [
-        {"queue_hours": {"cpu": -1}},
-        {"queue_hours": {"CPU": 1}},
-        {"queue_hours": {f"q{i}": 1 for i in range(17)}},
-        {"queue_hours": {"cpu": "1"}},
-        {"stored_bytes": -1},
-        {"stored_bytes": 1.5},
-        {"bytes": 1},
-    ],
-    ids=["negative", "name", "many", "text", "fewer than none", "half", "unknown"],
-)
-def test_quotas_that_make_no_sense(api: TestClient, quotas: dict[str, Any]) -> None:
-    assert api.patch("/v1/users/ada", json={"quotas": quotas}).status_code == 422
+SENSELESS: list[Any] = [
+    {"queue_hours": {"cpu": -1}},
+    {"queue_hours": {"CPU": 1}},
+    {"queue_hours": {f"q{i}": 1 for i in range(17)}},
+    {"queue_hours": {"cpu": "1"}},
+    {"stored_bytes": -1},
+    {"stored_bytes": 1.5},
+    {"bytes": 1},
+]
+
+
+def test_quotas_that_make_no_sense(api: TestClient) -> None:
+    for senseless in SENSELESS:
+        assert api.patch("/v1/users/ada", json={"quotas": senseless}).status_code == 422
 
 
 NEW = {"size_bytes": 1000, "sha256": hashlib.sha256(b"x" * 1000).hexdigest()}

@@ -31,11 +31,11 @@ def test_a_token_is_no_id(api: TestClient, token: str) -> None:
     assert api.get("/v1/methods", headers={ID: token}).headers[ID] != token
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_id_is_replaced(api: TestClient, wrong: str) -> None:
-    answer = api.get("/v1/methods", headers=[(ID.encode(), wrong.encode())])
-    assert answer.status_code == 200
-    assert UUID(answer.headers[ID]).version == 4
+def test_a_wrong_id_is_replaced(api: TestClient) -> None:
+    for wrong in WRONG:
+        answer = api.get("/v1/methods", headers=[(ID.encode(), wrong.encode())])
+        assert answer.status_code == 200
+        assert UUID(answer.headers[ID]).version == 4
 
 
 def test_of_two_ids_neither_is_taken(api: TestClient) -> None:

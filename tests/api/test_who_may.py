@@ -1,6 +1,7 @@
 """Other methods, odd headers, browsers and faults on every route."""
 
 import re
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -33,21 +34,21 @@ def test_only_health_and_signing_in_are_public(anonymous: TestClient) -> None:
     assert {path for path in public if not path.startswith(PUBLIC_FOLDER)} == set(PUBLIC_PATHS)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "Bearer",
-        "Bearer ",
-        "Bearer x",
-        "Bearer al_" + "0" * 43 + "_0000000",
-        "Basic YWRhOmFkYQ==",
-        "Negotiate x",
-        "Bearer ä",
-    ],
-)
-def test_what_is_no_token_opens_nothing(anonymous: TestClient, header: str) -> None:
-    answer = anonymous.get("/v1/jobs", headers=[(b"Authorization", header.encode())])
-    assert answer.status_code == 401
+NO_TOKENS: list[Any] = [
+    "Bearer",
+    "Bearer ",
+    "Bearer x",
+    "Bearer al_" + "0" * 43 + "_0000000",
+    "Basic YWRhOmFkYQ==",
+    "Negotiate x",
+    "Bearer ä",
+]
+
+
+def test_what_is_no_token_opens_nothing(anonymous: TestClient) -> None:
+    for header in NO_TOKENS:
+        answer = anonymous.get("/v1/jobs", headers=[(b"Authorization", header.encode())])
+        assert answer.status_code == 401
 
 
 @pytest.fixture

@@ -550,6 +550,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
+@pytest.mark.long("many bad inputs", but=8)
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_no_bundle_is_refused_with_the_member(bundle: Path, what: str) -> None:
     named, break_it = BROKEN[what]

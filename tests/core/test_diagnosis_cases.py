@@ -9,9 +9,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
-
-import pytest
 
 from adaptlab.comparisons.diagnosis import Cause, Diagnosis, diagnose
 from adaptlab.comparisons.diagnosis_evidence import BaseEvidence, TrialEvidence
@@ -254,45 +253,40 @@ WORLDS = (
 )  # fmt: skip
 
 
+@cache
 def judged() -> list[tuple[World, Diagnosis, Diagnosis]]:
     firsts = [(world, world.diagnosis([*world.rows(world.seeds)])) for world in WORLDS]
     return [(world, first, world.after_proposal(first)) for world, first in firsts]
 
 
-JUDGED = judged()
-each_world = pytest.mark.parametrize(
-    ("world", "first", "last"), JUDGED, ids=[world.name for world in WORLDS]
-)
+def test_no_statement_is_false():
+    for world, first, last in judged():
+        assert first.cause in (world.truth, OPEN), world.name
+        assert last.cause in (world.truth, OPEN), world.name
+        assert world.once in (None, first.cause), world.name
+        assert world.says in last.text, world.name
 
 
-@each_world
-def test_no_statement_is_false(world: World, first: Diagnosis, last: Diagnosis):
-    assert first.cause in (world.truth, OPEN)
-    assert last.cause in (world.truth, OPEN)
-    assert world.once in (None, first.cause)
-    assert world.says in last.text
-
-
-@each_world
-def test_a_proposal_is_run_once_and_ends_it(world: World, first: Diagnosis, last: Diagnosis):
-    assert last.next_run is None
-    assert last.cause != OPEN or "cannot be decided here, because " in last.text
+def test_a_proposal_is_run_once_and_ends_it():
+    for _, _, last in judged():
+        assert last.next_run is None
+        assert last.cause != OPEN or "cannot be decided here, because " in last.text
 
 
 def test_most_of_the_decidable_are_decided():
-    decidable = [last.cause for world, _, last in JUDGED if world.truth != OPEN]
+    decidable = [last.cause for world, _, last in judged() if world.truth != OPEN]
     assert len(WORLDS) >= 40
     assert sum(cause != OPEN for cause in decidable) >= 0.8 * len(decidable)
 
 
-@each_world
-def test_sentences_are_short_and_hold_no_json(world: World, first: Diagnosis, last: Diagnosis):
-    for said in (first, last):
-        texts = (said.text, said.refuted_by, said.next_run_text, *said.reasons)
-        sentences = [one for text in texts for one in text.split(". ")]
-        assert not [one for one in sentences if len(one.split()) > 30]
-        assert not re.search(r"[{}\[\]]", "".join(sentences))
-        assert bool(said.refuted_by) == (said.cause not in ("none", OPEN))
+def test_sentences_are_short_and_hold_no_json():
+    for _, first, last in judged():
+        for said in (first, last):
+            texts = (said.text, said.refuted_by, said.next_run_text, *said.reasons)
+            sentences = [one for text in texts for one in text.split(". ")]
+            assert not [one for one in sentences if len(one.split()) > 30]
+            assert not re.search(r"[{}\[\]]", "".join(sentences))
+            assert bool(said.refuted_by) == (said.cause not in ("none", OPEN))
 
 
 def test_there_are_enough_stored_cases_of_either_kind():
@@ -303,9 +297,9 @@ def test_there_are_enough_stored_cases_of_either_kind():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_no_stored_failure_is_given_another_cause(case: Case):
-    assert case.diagnosis().cause in (OPEN, "none", case.truth)
+def test_no_stored_failure_is_given_another_cause():
+    for case in CASES:
+        assert case.diagnosis().cause in (OPEN, "none", case.truth), case.name
 
 
 def test_four_of_five_stored_cases_of_reach_are_found():

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -40,36 +41,39 @@ def rows(sessions: sessionmaker[Session]) -> tuple[int, int]:
     return artifacts or 0, chunks or 0
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1])
-def test_what_was_written_is_read(sessions: sessionmaker[Session], size: int) -> None:
-    content = CONTENT[:size]
-    stored = store(sessions, content)
-    assert stored == StoredArtifact(hashlib.sha256(content).hexdigest(), size)
-    with sessions() as session:
-        assert b"".join(ArtifactStore(session).read(stored.sha256)) == content
-        assert ArtifactStore(session).size(stored.sha256) == size
-    assert b"".join(streamed(sessions, stored.sha256)) == content
+SIZES: list[Any] = [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1]
 
 
-@pytest.mark.parametrize(
-    ("start", "stop"),
-    [
-        (0, 1),
-        (10, 10),
-        (CHUNK_BYTES - 3, CHUNK_BYTES + 3),
-        (CHUNK_BYTES, 2 * CHUNK_BYTES),
-        (5, None),
-        (len(CONTENT) - 1, None),
-        (len(CONTENT), None),
-        (0, 10 * len(CONTENT)),
-    ],
-)
-def test_a_range_is_read(sessions: sessionmaker[Session], start: int, stop: int | None) -> None:
-    stored = store(sessions, CONTENT)
-    with sessions() as session:
-        read = b"".join(ArtifactStore(session).read(stored.sha256, start, stop))
-    assert read == CONTENT[start:stop]
-    assert b"".join(streamed(sessions, stored.sha256, start, stop)) == CONTENT[start:stop]
+def test_what_was_written_is_read(sessions: sessionmaker[Session]) -> None:
+    for size in SIZES:
+        content = CONTENT[:size]
+        stored = store(sessions, content)
+        assert stored == StoredArtifact(hashlib.sha256(content).hexdigest(), size)
+        with sessions() as session:
+            assert b"".join(ArtifactStore(session).read(stored.sha256)) == content
+            assert ArtifactStore(session).size(stored.sha256) == size
+        assert b"".join(streamed(sessions, stored.sha256)) == content
+
+
+RANGES: list[Any] = [
+    (0, 1),
+    (10, 10),
+    (CHUNK_BYTES - 3, CHUNK_BYTES + 3),
+    (CHUNK_BYTES, 2 * CHUNK_BYTES),
+    (5, None),
+    (len(CONTENT) - 1, None),
+    (len(CONTENT), None),
+    (0, 10 * len(CONTENT)),
+]
+
+
+def test_a_range_is_read(sessions: sessionmaker[Session]) -> None:
+    for start, stop in RANGES:
+        stored = store(sessions, CONTENT)
+        with sessions() as session:
+            read = b"".join(ArtifactStore(session).read(stored.sha256, start, stop))
+        assert read == CONTENT[start:stop]
+        assert b"".join(streamed(sessions, stored.sha256, start, stop)) == CONTENT[start:stop]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, None), (3, 2)])

@@ -100,6 +100,7 @@ def train(plan: Plan, scratch: Path) -> tuple[Tensor, Training]:
     return allocated.flat, training
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m["name"])
 def test_two_lanes_give_what_one_thread_gives(
     method: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -114,7 +115,7 @@ def test_two_lanes_give_what_one_thread_gives(
     assert torch.allclose(side_by_side, alone, rtol=0, atol=1e-10)
 
 
-@pytest.mark.long("every combination", but=4)
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m["name"])
 @pytest.mark.parametrize(("seeds", "accumulation"), [(1, 1), (3, 1), (1, 3)])
 def test_lanes_that_share_the_items_give_what_one_thread_gives(
@@ -135,6 +136,7 @@ def test_lanes_that_share_the_items_give_what_one_thread_gives(
     assert torch.allclose(side_by_side, alone, rtol=0, atol=1e-10)
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("family", [qwen3(8, 4, 8), bert(8, 2, 8)], ids=lambda f: f.architecture)
 def test_a_model_of_the_library_is_computed_in_lanes(
     family: Transformers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -48,6 +48,16 @@ def admin_token(sessions: sessionmaker[Session], path: Path) -> str:
 @pytest.fixture
 def worker(sessions: sessionmaker[Session], token: str) -> MadeUpWorker:
     """A live worker of the queue `cpu`, in the admin's service."""
+    return made_up_worker(sessions, token)
+
+
+@pytest.fixture(scope="module")
+def shared_worker(shared_sessions: sessionmaker[Session], shared_token: str) -> MadeUpWorker:
+    """A live worker on the module's own database."""
+    return made_up_worker(shared_sessions, shared_token)
+
+
+def made_up_worker(sessions: sessionmaker[Session], token: str) -> MadeUpWorker:
     with sessions.begin() as session:
         principal = tokens.authenticate(session, token)
     made = MadeUpWorker(sessions, principal)

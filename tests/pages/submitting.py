@@ -3,7 +3,8 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_member, a_project, a_user
+from tests.making import a_base_model, a_member, a_project, a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import Membership
@@ -24,11 +25,17 @@ HERE = {"Sec-Fetch-Site": "same-origin"}
 Fields = dict[str, list[str]]
 
 
+@contextmanager
+def a_browser(settings: Settings) -> Generator[TestClient]:
+    app = create_app(settings)
+    with TestClient(app, follow_redirects=False, headers={"Accept": "text/html"}) as made:
+        yield made
+
+
 @pytest.fixture
 def browser(settings: Settings) -> Iterator[TestClient]:
     """A browser that has not signed in."""
-    app = create_app(settings)
-    with TestClient(app, follow_redirects=False, headers={"Accept": "text/html"}) as made:
+    with a_browser(settings) as made:
         yield made
 
 
@@ -36,6 +43,17 @@ def browser(settings: Settings) -> Iterator[TestClient]:
 def admin(browser: TestClient, token: str, base: None) -> TestClient:
     """The browser of the server's admin, where there is a base model."""
     return sign_in(browser, token)
+
+
+@pytest.fixture(scope="module")
+def shared_admin(
+    shared_settings: Settings, shared_sessions: Sessions, shared_token: str
+) -> Iterator[TestClient]:
+    """The same on the module's own database, for tests that submit nothing."""
+    with shared_sessions.begin() as session:
+        a_base_model(session)
+    with a_browser(shared_settings) as made:
+        yield sign_in(made, shared_token)
 
 
 def sign_in(browser: TestClient, token: str) -> TestClient:

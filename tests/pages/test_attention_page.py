@@ -39,19 +39,31 @@ def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
         yield made
 
 
-@pytest.fixture
-def job(worker: MadeUpWorker) -> str:
+def recorded(worker: MadeUpWorker) -> str:
     """A prefix of two positions: 61 % of attention, no change in layer 1."""
     worker.complete(PRETRAINING, 0.99)
     return f"/jobs/{worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id}"
+
+
+@pytest.fixture
+def job(worker: MadeUpWorker) -> str:
+    return recorded(worker)
+
+
+@pytest.fixture(scope="module")
+def shared_job(shared_worker: MadeUpWorker) -> str:
+    """The same for tests that only read."""
+    return recorded(shared_worker)
 
 
 def words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def test_the_guide_is_told_in_the_numbers_of_the_job(visitor: TestClient, job: str) -> None:
-    page = words(visitor.get(f"{job}/attention").text)
+def test_the_guide_is_told_in_the_numbers_of_the_job(
+    shared_reader: TestClient, shared_job: str
+) -> None:
+    page = words(shared_reader.get(f"{shared_job}/attention").text)
     assert "puts 2 learned positions before the content" in page
     assert "take 61.0 % to 61.0 % of a head" in page
     assert "What Prefix-tuning cannot do" in page
@@ -74,14 +86,14 @@ def test_a_method_that_can_change_attention_is_told_so(
     assert "difference" not in visitor.get(f"/jobs/{base.id}/attention").text
 
 
-def test_the_step_says_what_is_answered_there(visitor: TestClient, job: str) -> None:
+def test_the_step_says_what_is_answered_there(shared_reader: TestClient, shared_job: str) -> None:
     # The question is 2 6 0 1 4 6 3 0 1 2, the answer its digits in order: 0 0 1 1 2 2 3 4 6 6.
-    first = words(visitor.get(f"{job}/attention?step=0").text)
+    first = words(shared_reader.get(f"{shared_job}/attention?step=0").text)
     assert "Step 1 of 10, at position 9 (token 2 )" in first
     assert "the adapted model 0 ✓" in first
     assert "The right answer is 0" in first
     assert "take 61.0 % of this row" in first
-    last = words(visitor.get(f"{job}/attention?step=999").text)
+    last = words(shared_reader.get(f"{shared_job}/attention?step=999").text)
     assert "Step 10 of 10, at position 18" in last
     assert "the right answer to it is not stored" in last
 
@@ -159,9 +171,9 @@ def test_rows_behind_a_shorter_text_are_not_drawn() -> None:
     assert without_padding(0 * weights).shape == weights.shape
 
 
-def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:
+def test_heads_are_sorted_by_the_server(shared_reader: TestClient, shared_job: str) -> None:
     def heads(query: str) -> list[str]:
-        page = visitor.get(f"{job}/attention?{query}").text
+        page = shared_reader.get(f"{shared_job}/attention?{query}").text
         return re.findall(r"layer (\d, head \d)</a></th>", page)
 
     assert heads("") == ["0, head 0", "0, head 1", "1, head 0", "1, head 1"]
@@ -169,29 +181,31 @@ def test_heads_are_sorted_by_the_server(visitor: TestClient, job: str) -> None:
     assert heads("sort=entropy&order=desc") == ["0, head 1", "0, head 0", "1, head 1", "1, head 0"]
     assert heads("sort=relative_deviation&order=desc")[0] == "1, head 0"
     assert heads("order=desc")[0] == "1, head 1"
-    page = visitor.get(f"{job}/attention?sort=entropy&order=desc").text
+    page = shared_reader.get(f"{shared_job}/attention?sort=entropy&order=desc").text
     assert page.count('aria-sort="descending"') == 1
-    assert visitor.get(f"{job}/attention?sort=colour").status_code == 422
+    assert shared_reader.get(f"{shared_job}/attention?sort=colour").status_code == 422
 
 
 def test_the_table_of_heads_is_paged(
-    visitor: TestClient, job: str, monkeypatch: pytest.MonkeyPatch
+    shared_reader: TestClient, shared_job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("adaptlab_api.pages.attention.page.HEADS_PAGE", 3)
-    page = visitor.get(f"{job}/attention").text
+    page = shared_reader.get(f"{shared_job}/attention").text
     assert "1 to 3 of 4" in page
     following = unescape(page.partition('" rel="next"')[0].rpartition('href="')[2])
-    second = visitor.get(f"{job}/attention{following.partition('#')[0]}").text
+    second = shared_reader.get(f"{shared_job}/attention{following.partition('#')[0]}").text
     assert "4 to 4 of 4" in second
     assert 'rel="prev"' in second
 
 
-def test_a_place_that_is_not_there_is_the_nearest_one(visitor: TestClient, job: str) -> None:
-    page = visitor.get(f"{job}/attention?layer=99&head=99&sample=99&replicate=99")
+def test_a_place_that_is_not_there_is_the_nearest_one(
+    shared_reader: TestClient, shared_job: str
+) -> None:
+    page = shared_reader.get(f"{shared_job}/attention?layer=99&head=99&sample=99&replicate=99")
     assert page.status_code == 200
     assert "layer 1, head 1, seed 0" in page.text
     for name in ("attention-heads", "attention-difference", "attention-step"):
-        assert visitor.get(f"{job}/charts/{name}?layer=99").status_code == 204
+        assert shared_reader.get(f"{shared_job}/charts/{name}?layer=99").status_code == 204
 
 
 def weights(layer: dict[str, object]) -> list[float]:
@@ -199,18 +213,22 @@ def weights(layer: dict[str, object]) -> list[float]:
 
 
 def test_the_difference_is_nothing_in_the_first_layer_and_something_later(
-    visitor: TestClient, job: str
+    shared_reader: TestClient, shared_job: str
 ) -> None:
     def largest(layer: int) -> float:
-        chart = visitor.get(f"{job}/charts/attention-difference?layer={layer}").json()
+        chart = shared_reader.get(f"{shared_job}/charts/attention-difference?layer={layer}").json()
         return max(map(abs, weights(chart["concat"][0]["layer"][0])))
 
     assert largest(0) < 2e-3  # half precision
     assert largest(1) > 0.1
 
 
-def test_the_grid_holds_every_head_and_marks_what_is_learned(visitor: TestClient, job: str) -> None:
-    chart = visitor.get(f"{job}/charts/attention-heads?shown=adapted&layer=1&head=0").json()
+def test_the_grid_holds_every_head_and_marks_what_is_learned(
+    shared_reader: TestClient, shared_job: str
+) -> None:
+    chart = shared_reader.get(
+        f"{shared_job}/charts/attention-heads?shown=adapted&layer=1&head=0"
+    ).json()
     frames, cells, bars, *others = chart["layer"]
     assert len(frames["data"]["values"]) == 4
     assert {(c["layer"], c["head"]) for c in cells["data"]["values"]} == {
@@ -219,14 +237,14 @@ def test_the_grid_holds_every_head_and_marks_what_is_learned(visitor: TestClient
     assert len(bars["data"]["values"]) == 4
     selected = others[-1]["data"]["values"]
     assert [(one["layer"], one["head"]) for one in selected] == [(1, 0)]
-    change = visitor.get(f"{job}/charts/attention-heads?shown=difference").json()
+    change = shared_reader.get(f"{shared_job}/charts/attention-heads?shown=difference").json()
     moved = {cell["layer"] for cell in change["layer"][1]["data"]["values"]}
     assert 1 in moved
     assert change["layer"][1]["encoding"]["color"]["scale"]["domain"][0] == -1
 
 
-def test_the_bars_of_a_step_are_its_row(visitor: TestClient, job: str) -> None:
-    chart = visitor.get(f"{job}/charts/attention-step?step=3").json()
+def test_the_bars_of_a_step_are_its_row(shared_reader: TestClient, shared_job: str) -> None:
+    chart = shared_reader.get(f"{shared_job}/charts/attention-step?step=3").json()
     (bars,) = (layer for layer in chart["layer"] if layer["mark"]["type"] == "bar")
     rows: dict[str, list[dict[str, object]]] = {}
     for one in bars["data"]["values"]:

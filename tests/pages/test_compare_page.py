@@ -37,14 +37,14 @@ def visitor(settings: Settings, token: str) -> Iterator[TestClient]:
         yield made
 
 
-@pytest.fixture
-def study(sessions: Sessions, token: str) -> StudyView:
-    """Six methods at two budgets, all measured."""
-    a_base(sessions)
-    with sessions.begin() as session:
-        admin = tokens.authenticate(session, token)
-    made = a_study(sessions, admin, name="done")
-    run_all(sessions, ordinary)
+@pytest.fixture(scope="module")
+def study(shared_sessions: Sessions, shared_token: str) -> StudyView:
+    """Six methods at two budgets, all measured; tests only read it."""
+    a_base(shared_sessions)
+    with shared_sessions.begin() as session:
+        admin = tokens.authenticate(session, shared_token)
+    made = a_study(shared_sessions, admin, name="done")
+    run_all(shared_sessions, ordinary)
     return made
 
 
@@ -58,33 +58,35 @@ def rows_of(page: str, identity: str = "table-0-0") -> int:
     return table.count('<th scope="row">')
 
 
-def test_jobs_are_named_with_commas_or_one_by_one(visitor: TestClient, study: StudyView) -> None:
+def test_jobs_are_named_with_commas_or_one_by_one(
+    shared_reader: TestClient, study: StudyView
+) -> None:
     ids = [str(one) for one in jobs_of(study, "lora", "adapter")]
-    commas = visitor.get(f"/compare?jobs={','.join(ids)}")
+    commas = shared_reader.get(f"/compare?jobs={','.join(ids)}")
     assert commas.status_code == 200
     assert rows_of(commas.text) == 2
-    singly = visitor.get("/compare?" + "&".join(f"job={one}" for one in ids))
+    singly = shared_reader.get("/compare?" + "&".join(f"job={one}" for one in ids))
     assert rows_of(singly.text) == 2
     charts = f"/compare/charts?jobs={','.join(ids)}"
     assert quote(",".join(ids), safe="") in commas.text
-    drawn = visitor.get(charts).json()
+    drawn = shared_reader.get(charts).json()
     assert {"curves", "0-ranks", "0-differences", "0-sweeps"} <= set(drawn)
 
 
 def test_seeds_are_dots_and_methods_share_one_chart_of_learning(
-    visitor: TestClient, study: StudyView
+    shared_reader: TestClient, study: StudyView
 ) -> None:
     ids = ",".join(str(one) for one in jobs_of(study, "lora", "adapter"))
-    page = visitor.get(f"/compare?jobs={ids}").text
+    page = shared_reader.get(f"/compare?jobs={ids}").text
     seeds = len(study.cells[0].jobs[0].seeds)
     table = page.partition('id="table-0-0"')[2].partition("</table>")[0]
     assert table.count('class="seed"') == 2 * seeds
     assert page.index('id="table-0-0-learning"') < page.index('id="table-0-0-order"')
-    drawn = visitor.get(f"/compare/curves?jobs={ids}&cell=1").json()
+    drawn = shared_reader.get(f"/compare/curves?jobs={ids}&cell=1").json()
     assert drawn["encoding"]["color"]["legend"]["values"] == ["Bottleneck adapter", "LoRA"]
     lines = {(row["label"], row["replicate"]) for row in drawn["data"]["values"]}
     assert len(lines) == 2 * seeds  # the chosen trial of each seed
-    assert visitor.get(f"/compare/curves?jobs={ids}&cell=2").status_code == 204
+    assert shared_reader.get(f"/compare/curves?jobs={ids}&cell=2").status_code == 204
 
 
 def test_attention_is_beside_the_table_where_it_was_recorded(
@@ -183,13 +185,13 @@ def test_budgets_in_context_tokens_are_called_so(
     assert "budget 2 context tokens, 0 unused" in job
 
 
-def test_a_filter_chooses_what_has_succeeded(visitor: TestClient, study: StudyView) -> None:
+def test_a_filter_chooses_what_has_succeeded(shared_reader: TestClient, study: StudyView) -> None:
     filter_text = quote('method IN ("lora", "adapter", "prefix_tuning") AND budget.requested = 64')
-    page = visitor.get(f"/compare?filter={filter_text}")
+    page = shared_reader.get(f"/compare?filter={filter_text}")
     assert page.status_code == 200
     assert rows_of(page.text) == 3
     assert "3 jobs</p>" in page.text
-    none = visitor.get(f"/compare?filter={quote('method = ia3')}")
+    none = shared_reader.get(f"/compare?filter={quote('method = ia3')}")
     assert none.status_code == 200
     assert "No matching adaptations" in none.text
 
@@ -202,36 +204,36 @@ def test_a_filter_with_a_fault_says_where(visitor: TestClient) -> None:
 
 
 def test_the_list_leads_to_a_comparison_of_all_that_match(
-    visitor: TestClient, study: StudyView
+    shared_reader: TestClient, study: StudyView
 ) -> None:
-    listed = visitor.get("/?method=lora").text
+    listed = shared_reader.get("/?method=lora").text
     address = unescape(listed.partition('class="button" href="/compare?')[2].partition('"')[0])
-    assert rows_of(visitor.get(f"/compare?{address}").text) == 1
-    assert "Compare all matches" not in visitor.get("/").text
+    assert rows_of(shared_reader.get(f"/compare?{address}").text) == 1
+    assert "Compare all matches" not in shared_reader.get("/").text
 
 
 def test_more_pairs_than_are_tested_are_refused_with_their_number(
-    visitor: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
+    shared_reader: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # At each of two budgets 4 methods, and beside them 2 references that meet all and each other:
     # 2 · 6 + 2 · 8 + 1.
     monkeypatch.setattr("adaptlab_services.comparisons.comparison_groups.MOST_PAIRS", 28)
     everything = f"/compare?filter={quote('task = sort_descending')}"
-    answer = visitor.get(everything)
+    answer = shared_reader.get(everything)
     assert answer.status_code == 400
     assert "29 pairs to test" in answer.text
     asked = {"job": [str(cell.jobs[0].id) for cell in study.cells]}
-    of_api = visitor.get("/v1/comparison", params=asked, headers={"Accept": "*/*"})
+    of_api = shared_reader.get("/v1/comparison", params=asked, headers={"Accept": "*/*"})
     assert of_api.status_code == 422
     assert of_api.json()["errors"][0]["code"] == "too_many_pairs"
     monkeypatch.setattr("adaptlab_services.comparisons.comparison_groups.MOST_PAIRS", 29)
-    assert visitor.get(everything).status_code == 200
+    assert shared_reader.get(everything).status_code == 200
 
 
 def test_a_filter_that_matches_too_many_jobs_is_refused(
-    visitor: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
+    shared_reader: TestClient, study: StudyView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("adaptlab_services.comparisons.chosen_jobs.MOST_JOBS", 9)
-    answer = visitor.get(f"/compare?filter={quote('task = sort_descending')}")
+    answer = shared_reader.get(f"/compare?filter={quote('task = sort_descending')}")
     assert answer.status_code == 400
     assert "More than 9 adaptations match" in answer.text

@@ -22,6 +22,7 @@ from tests.making import (
 from tests.pages import submitting as forms
 from tests.pages.submitting import admin as admin
 from tests.pages.submitting import browser as browser
+from tests.pages.submitting import shared_admin as shared_admin
 from tests.pages.visitors import HOSTILE
 
 from adaptlab.plugins.family import FAMILIES
@@ -61,8 +62,8 @@ def test_the_solvers_answer_is_shown(admin: TestClient, sessions: Sessions) -> N
     assert count_jobs(sessions) == before
 
 
-def test_an_adapter_takes_the_place_of_all_settings_of_training(admin: TestClient) -> None:
-    page = previewed(admin, {"/adapter": "models/lora", BUDGET: "100"})
+def test_an_adapter_takes_the_place_of_all_settings_of_training(shared_admin: TestClient) -> None:
+    page = previewed(shared_admin, {"/adapter": "models/lora", BUDGET: "100"})
     assert forms.shown_json(page) == {
         "kind": "adapt",
         "base_model": BASE,
@@ -112,95 +113,107 @@ def test_sent_twice_it_is_made_once_and_changed_it_is_another(
     assert count_jobs(sessions) == before + 3
 
 
-@pytest.mark.long("many bad inputs", but=6)
-@pytest.mark.parametrize(
-    ("pointer", "text", "said"),
-    [
-        ("/training/steps", "abc", "must be a whole number"),
-        ("/training/steps", "0", "greater than or equal to 1"),
-        ("/training/steps", "9" * 5000, "must be a whole number"),
-        ("/training/batch_size", "1.5", "must be a whole number"),
-        ("/training/learning_rate", "-1", "greater than 0"),
-        ("/training/learning_rate", "nan", "must be a number"),
-        ("/tuning/trials", "65", "less than or equal to 64"),
-        ("/tuning/learning_rates", "0.1, x", "must be a number"),
-        ("/seeds", "0", "greater than or equal to 1"),
-        ("/seeds", "1, -1", "greater than or equal to 0"),
-        ("/method/name", "no_such", "There is no method"),
-        ("/method/rank", "9999", "rank"),
-        ("/method/sites", "nowhere", "nowhere"),
-        ("/method/dora", "perhaps", "must be true or false"),
-        ("/task/name", "sort_descendin", "There is no task"),
-        ("/task/length", "0", "greater than or equal to 1"),
-        ("/task/length", "1", "Use a length of 2 or more"),
-        (BUDGET, "3", "smallest configuration has 32 parameters"),
-        (BUDGET, "0", "greater than or equal to 1"),
-        ("/base_model", "no-such-base", "There is no base model named"),
-        ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),
-        ("/resources/priority", "10", "less than or equal to 9"),
-        ("/labels", "not a name = 1", "a name of at most 63 letters"),
-        ("/evaluation/tasks", "sort_ascending\nno_such", "There is no task"),
-        ("/training/early_stopping", '{"patience": 0}', "greater than or equal to 1"),
-        ("/training/early_stopping", '{"patience"', "a mapping of names to values"),
-        ("/task/name", "a\0b", "U+0000"),
-    ],
-)
+FAULTS: list[Any] = [
+    ("/training/steps", "abc", "must be a whole number"),
+    ("/training/steps", "0", "greater than or equal to 1"),
+    ("/training/steps", "9" * 5000, "must be a whole number"),
+    ("/training/batch_size", "1.5", "must be a whole number"),
+    ("/training/learning_rate", "-1", "greater than 0"),
+    ("/training/learning_rate", "nan", "must be a number"),
+    ("/tuning/trials", "65", "less than or equal to 64"),
+    ("/tuning/learning_rates", "0.1, x", "must be a number"),
+    ("/seeds", "0", "greater than or equal to 1"),
+    ("/seeds", "1, -1", "greater than or equal to 0"),
+    ("/method/name", "no_such", "There is no method"),
+    ("/method/rank", "9999", "rank"),
+    ("/method/sites", "nowhere", "nowhere"),
+    ("/method/dora", "perhaps", "must be true or false"),
+    ("/task/name", "sort_descendin", "There is no task"),
+    ("/task/length", "0", "greater than or equal to 1"),
+    ("/task/length", "1", "Use a length of 2 or more"),
+    (BUDGET, "3", "smallest configuration has 32 parameters"),
+    (BUDGET, "0", "greater than or equal to 1"),
+    ("/base_model", "no-such-base", "There is no base model named"),
+    ("/resources/queue", "Not A Queue", "a name of at most 31 lower-case"),
+    ("/resources/priority", "10", "less than or equal to 9"),
+    ("/labels", "not a name = 1", "a name of at most 63 letters"),
+    ("/evaluation/tasks", "sort_ascending\nno_such", "There is no task"),
+    ("/training/early_stopping", '{"patience": 0}', "greater than or equal to 1"),
+    ("/training/early_stopping", '{"patience"', "a mapping of names to values"),
+    ("/task/name", "a\0b", "U+0000"),
+]
+
+
 def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
-    admin: TestClient, sessions: Sessions, pointer: str, text: str, said: str
+    admin: TestClient, sessions: Sessions
 ) -> None:
-    before = count_jobs(sessions)
-    fields = forms.opened(admin, NEW, {pointer: text})
-    page = forms.sent(admin, PREVIEW, fields).text
-    assert said in forms.fault_at(page, pointer)
-    if len(text) < 99 and "\0" not in text:
-        assert forms.fields_of(page)[pointer] == [text]
-    refused = forms.sent(admin, NEW, fields)
-    assert refused.status_code == 422
-    assert said in forms.fault_at(refused.text, pointer)
-    assert count_jobs(sessions) == before
+    for pointer, text, said in FAULTS:
+        before = count_jobs(sessions)
+        fields = forms.opened(admin, NEW, {pointer: text})
+        page = forms.sent(admin, PREVIEW, fields).text
+        assert said in forms.fault_at(page, pointer)
+        if len(text) < 99 and "\0" not in text:
+            assert forms.fields_of(page)[pointer] == [text]
+        refused = forms.sent(admin, NEW, fields)
+        assert refused.status_code == 422
+        assert said in forms.fault_at(refused.text, pointer)
+        assert count_jobs(sessions) == before
 
 
-def test_the_nearest_value_is_a_button_away(admin: TestClient) -> None:
-    fields = forms.opened(admin, NEW, {BUDGET: "3"})
-    (use,) = [one for one in forms.uses(forms.sent(admin, PREVIEW, fields).text) if "32" in one][:1]
+def test_the_nearest_value_is_a_button_away(shared_admin: TestClient) -> None:
+    fields = forms.opened(shared_admin, NEW, {BUDGET: "3"})
+    (use,) = [
+        one for one in forms.uses(forms.sent(shared_admin, PREVIEW, fields).text) if "32" in one
+    ][:1]
     assert json.loads(use) == [BUDGET, 32]
-    page = forms.sent(admin, PREVIEW, forms.changed(fields, {"use": use})).text
+    page = forms.sent(shared_admin, PREVIEW, forms.changed(fields, {"use": use})).text
     assert forms.fields_of(page)[BUDGET] == ["32"]
     assert "Rank 1" in forms.answered(page)
     # A name is taken over as well, and a share gives way to the number.
-    fields = forms.opened(admin, NEW, {"/task/name": "sort_descendin"})
+    fields = forms.opened(shared_admin, NEW, {"/task/name": "sort_descendin"})
     use = next(
         one
-        for one in forms.uses(forms.sent(admin, PREVIEW, fields).text)
+        for one in forms.uses(forms.sent(shared_admin, PREVIEW, fields).text)
         if "sort_descending" in one
     )
-    page = forms.sent(admin, PREVIEW, forms.changed(fields, {"use": use})).text
+    page = forms.sent(shared_admin, PREVIEW, forms.changed(fields, {"use": use})).text
     assert forms.fields_of(page)["/task/name"] == ["sort_descending"]
-    both = forms.opened(admin, NEW, {BUDGET: "", "/budget/fraction_of_base": "0.001"})
-    use = next(one for one in forms.uses(forms.sent(admin, PREVIEW, both).text) if BUDGET in one)
-    page = forms.sent(admin, PREVIEW, forms.changed(both, {"use": use})).text
+    both = forms.opened(shared_admin, NEW, {BUDGET: "", "/budget/fraction_of_base": "0.001"})
+    use = next(
+        one for one in forms.uses(forms.sent(shared_admin, PREVIEW, both).text) if BUDGET in one
+    )
+    page = forms.sent(shared_admin, PREVIEW, forms.changed(both, {"use": use})).text
     assert forms.fields_of(page)["/budget/fraction_of_base"] == [""]
     assert "Trainable parameters 32 of 32" in forms.answered(page)
 
 
-@pytest.mark.parametrize(
-    "use",
-    ["", "x", "[]", '["/training/steps"]', "[1, 2]", '["", 1]', '["/a/99999999/b", 1]', "[[[["],
-)
-def test_a_button_of_ones_own_making_does_nothing_bad(admin: TestClient, use: str) -> None:
-    page = previewed(admin, {"use": use})
-    assert forms.shown_json(page)["kind"] == "adapt"
+BUTTONS: list[Any] = [
+    "",
+    "x",
+    "[]",
+    '["/training/steps"]',
+    "[1, 2]",
+    '["", 1]',
+    '["/a/99999999/b", 1]',
+    "[[[[",
+]
 
 
-def test_two_ways_to_say_the_budget_are_one_too_many(admin: TestClient) -> None:
-    page = previewed(admin, {"/budget/fraction_of_base": "0.1"})
+def test_a_button_of_ones_own_making_does_nothing_bad(shared_admin: TestClient) -> None:
+    for use in BUTTONS:
+        page = previewed(shared_admin, {"use": use})
+        assert forms.shown_json(page)["kind"] == "adapt"
+
+
+def test_two_ways_to_say_the_budget_are_one_too_many(shared_admin: TestClient) -> None:
+    page = previewed(shared_admin, {"/budget/fraction_of_base": "0.1"})
     assert "only one of" in forms.fault_at(page, BUDGET)
 
 
 @pytest.mark.long("every combination", but=4)
 @pytest.mark.parametrize("method", METHODS.names())
-def test_every_method_has_its_knobs(admin: TestClient, method: str) -> None:
-    page = previewed(admin, {"/method/name": method})
+def test_every_method_has_its_knobs(shared_admin: TestClient, method: str) -> None:
+    page = previewed(shared_admin, {"/method/name": method})
     knobs = METHODS.get(method).model_fields.keys() - {"name"}
     fields = forms.fields_of(page)
     assert {name for name in fields if name.startswith("/method/")} == {
@@ -215,12 +228,14 @@ def test_every_method_has_its_knobs(admin: TestClient, method: str) -> None:
     [(NEW, "task", TASKS.names()), (f"{NEW}?kind=pretrain", "family", FAMILIES.names())],
 )
 def test_every_task_and_family_has_its_knobs(
-    admin: TestClient, path: str, what: str, names: tuple[str, ...]
+    shared_admin: TestClient, path: str, what: str, names: tuple[str, ...]
 ) -> None:
     registry: Any = TASKS if what == "task" else FAMILIES
-    fields = forms.opened(admin, path)
+    fields = forms.opened(shared_admin, path)
     for name in names:
-        page = forms.sent(admin, PREVIEW, forms.changed(fields, {f"/{what}/name": name})).text
+        page = forms.sent(
+            shared_admin, PREVIEW, forms.changed(fields, {f"/{what}/name": name})
+        ).text
         knobs = registry.get(name).model_fields.keys() - {"name"}
         assert {f"/{what}/{knob}" for knob in knobs} <= forms.fields_of(page).keys(), name
 
@@ -252,48 +267,47 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(admin: TestClient, name: str) -> None:
-    document = DOCUMENTS[name]
-    page = previewed(admin, {"pasted": json.dumps(document), "do": "paste"})
-    shown = forms.shown_json(page)
-    written_out = {**document}
-    for member in ("task", "method"):
-        if isinstance(document.get(member), str):
-            written_out[member] = {"name": document[member]}
-    if document.get("budget") == 500:
-        written_out["budget"] = {"trainable_parameters": 500}
-    assert shown == written_out
-    assert (
-        forms.shown_json(forms.sent(admin, PREVIEW, forms.fields_of(page)).text) == written_out
-    )  # typed or pasted
+def test_a_pasted_spec_fills_the_form_and_comes_out_as_it_was(shared_admin: TestClient) -> None:
+    for name in DOCUMENTS:
+        document = DOCUMENTS[name]
+        page = previewed(shared_admin, {"pasted": json.dumps(document), "do": "paste"})
+        shown = forms.shown_json(page)
+        written_out = {**document}
+        for member in ("task", "method"):
+            if isinstance(document.get(member), str):
+                written_out[member] = {"name": document[member]}
+        if document.get("budget") == 500:
+            written_out["budget"] = {"trainable_parameters": 500}
+        assert shown == written_out
+        assert (
+            forms.shown_json(forms.sent(shared_admin, PREVIEW, forms.fields_of(page)).text)
+            == written_out
+        )  # typed or pasted
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "JSON"),
-        ("{", "JSON"),
-        ("[1]", "not a JSON object"),
-        ('{"a": 1, "a": 2}', "a"),
-        ('{"seeds": NaN}', "NaN"),
-        ('{"labels": {"a": "\\ud800"}}', "surrogate"),
-        ("[" * 5000, "deep"),
-    ],
-)
-def test_what_is_pasted_and_no_spec_is_refused_where_it_stands(
-    admin: TestClient, text: str, said: str
-) -> None:
-    page = previewed(admin, {"pasted": text, "do": "paste", "/training/steps": "77"})
-    assert said in forms.fault_at(page, "/pasted") or "JSON" in forms.fault_at(page, "/pasted")
-    assert forms.fault_at(page, "/pasted")
-    assert forms.fields_of(page)["/training/steps"] == ["77"]
-    page = previewed(admin, {"rest": text or "{"})
-    assert forms.fault_at(page, "/rest")
+NO_SPECS: list[Any] = [
+    ("", "JSON"),
+    ("{", "JSON"),
+    ("[1]", "not a JSON object"),
+    ('{"a": 1, "a": 2}', "a"),
+    ('{"seeds": NaN}', "NaN"),
+    ('{"labels": {"a": "\\ud800"}}', "surrogate"),
+    ("[" * 5000, "deep"),
+]
 
 
-def test_the_same_request_in_curl_and_python(admin: TestClient) -> None:
-    page = previewed(admin, {"/labels": "quote = it's"})
+def test_what_is_pasted_and_no_spec_is_refused_where_it_stands(shared_admin: TestClient) -> None:
+    for text, said in NO_SPECS:
+        page = previewed(shared_admin, {"pasted": text, "do": "paste", "/training/steps": "77"})
+        assert said in forms.fault_at(page, "/pasted") or "JSON" in forms.fault_at(page, "/pasted")
+        assert forms.fault_at(page, "/pasted")
+        assert forms.fields_of(page)["/training/steps"] == ["77"]
+        page = previewed(shared_admin, {"rest": text or "{"})
+        assert forms.fault_at(page, "/rest")
+
+
+def test_the_same_request_in_curl_and_python(shared_admin: TestClient) -> None:
+    page = previewed(shared_admin, {"/labels": "quote = it's"})
     shown = forms.shown_json(page)
     curl, python = (
         html.unescape(re.findall(rf'id="text-{name}"[^>]*>(.*?)</code>', page, re.DOTALL)[0])
@@ -305,30 +319,18 @@ def test_the_same_request_in_curl_and_python(admin: TestClient) -> None:
     assert ast.literal_eval(calls[0]) == shown
 
 
-def test_nothing_that_is_typed_comes_to_life(admin: TestClient) -> None:
-    fields = forms.opened(admin, NEW)
+def test_nothing_that_is_typed_comes_to_life(shared_admin: TestClient) -> None:
+    fields = forms.opened(shared_admin, NEW)
     every = {name: HOSTILE for name in fields if name.startswith("/") or name in ("rest", "once")}
     for changes in (every, {"pasted": HOSTILE, "do": "paste"}, {"project": HOSTILE}):
         for path in (PREVIEW, NEW):
-            page = forms.sent(admin, path, forms.changed(fields, changes)).text
+            page = forms.sent(shared_admin, path, forms.changed(fields, changes)).text
             assert "<script>document" not in page
             assert "<img" not in page
     stored = an_adapt_document(labels={"a": HOSTILE}, base_model='x"><script>alert(1)</script>')
-    page = previewed(admin, {"pasted": json.dumps(stored), "do": "paste"})
+    page = previewed(shared_admin, {"pasted": json.dumps(stored), "do": "paste"})
     assert "<script>alert" not in page
     assert "<script>document" not in page
-
-
-@pytest.mark.parametrize(
-    "headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}]
-)
-def test_another_site_submits_and_previews_nothing(
-    admin: TestClient, sessions: Sessions, headers: dict[str, str]
-) -> None:
-    fields, before = forms.opened(admin, NEW, SMALL), count_jobs(sessions)
-    for path in (NEW, PREVIEW):
-        assert admin.post(path, data=fields, headers=headers).status_code == 403
-    assert count_jobs(sessions) == before
 
 
 def test_who_may_only_read_is_told_why(browser: TestClient, base: None, sessions: Sessions) -> None:
@@ -420,19 +422,19 @@ def test_a_base_model_of_a_recipe_is_made_first(browser: TestClient, token: str)
     assert browser.get("/v1" + answer.headers["location"]).json()["state"] == "waiting"
 
 
-def test_a_taken_name_is_said_beside_the_name(admin: TestClient) -> None:
-    fields = forms.opened(admin, f"{NEW}?kind=pretrain", {"/name": BASE})
-    refused = forms.sent(admin, NEW, fields)
+def test_a_taken_name_is_said_beside_the_name(shared_admin: TestClient) -> None:
+    fields = forms.opened(shared_admin, f"{NEW}?kind=pretrain", {"/name": BASE})
+    refused = forms.sent(shared_admin, NEW, fields)
     assert refused.status_code == 409
     assert "already exists" in forms.fault_at(refused.text, "/name")
 
 
-def test_a_body_that_is_no_such_form_is_refused(admin: TestClient) -> None:
+def test_a_body_that_is_no_such_form_is_refused(shared_admin: TestClient) -> None:
     for path in (NEW, PREVIEW):
-        assert admin.post(path, json={}, headers=forms.HERE).status_code == 415
+        assert shared_admin.post(path, json={}, headers=forms.HERE).status_code == 415
         many = {f"f{number}": "1" for number in range(401)}
-        assert admin.post(path, data=many, headers=forms.HERE).status_code == 400
-        assert forms.sent(admin, path, {"kind": ["adapt"]}).status_code == (
+        assert shared_admin.post(path, data=many, headers=forms.HERE).status_code == 400
+        assert forms.sent(shared_admin, path, {"kind": ["adapt"]}).status_code == (
             422 if path == NEW else 200
         )
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_job, a_member, a_principal, a_project, a_token, a_user
+from tests.making import a_job, a_principal, a_project, a_token, a_user
 
 from adaptlab_api.app import create_app
 from adaptlab_api.doors.gate import PROJECT_COOKIE, SESSION_COOKIE
@@ -78,25 +78,23 @@ def test_an_admin_creates_a_project_and_manages_its_members(
     assert role_of(sessions, "grace", "vision") is None
 
 
-@pytest.mark.parametrize(
-    ("path", "data", "status", "said"),
-    [
-        ("/projects", {"name": "Not a name"}, 422, "Name: "),
-        ("/projects", {"name": "default"}, 409, "already exists"),
-        ("/projects/default/members", {"user": "nobody", "role": "reader"}, 404, "User: there is"),
-        ("/projects/default/members", {"user": "root", "role": "god"}, 422, "Role: "),
-        ("/users", {"name": "root"}, 409, "already exists"),
-        ("/users", {"name": ""}, 422, "Name: "),
-        ("/users/root", {"active": "no"}, 409, "You cannot deactivate yourself"),
-        ("/users/nobody", {"active": "no"}, 404, "User: there is no user"),
-    ],
-)
-def test_a_refused_form_says_why(
-    admin: TestClient, path: str, data: dict[str, str], status: int, said: str
-) -> None:
-    answer = admin.post(path, data=data)
-    assert answer.status_code == status
-    assert said in fault(answer)
+REFUSED_FORMS: list[Any] = [
+    ("/projects", {"name": "Not a name"}, 422, "Name: "),
+    ("/projects", {"name": "default"}, 409, "already exists"),
+    ("/projects/default/members", {"user": "nobody", "role": "reader"}, 404, "User: there is"),
+    ("/projects/default/members", {"user": "root", "role": "god"}, 422, "Role: "),
+    ("/users", {"name": "root"}, 409, "already exists"),
+    ("/users", {"name": ""}, 422, "Name: "),
+    ("/users/root", {"active": "no"}, 409, "You cannot deactivate yourself"),
+    ("/users/nobody", {"active": "no"}, 404, "User: there is no user"),
+]
+
+
+def test_a_refused_form_says_why(admin: TestClient) -> None:
+    for path, data, status, said in REFUSED_FORMS:
+        answer = admin.post(path, data=data)
+        assert answer.status_code == status
+        assert said in fault(answer)
 
 
 def test_an_admin_of_a_project_manages_that_one_only(sign_in: SignIn, sessions: Sessions) -> None:
@@ -164,20 +162,6 @@ def test_the_log_is_filtered_by_time(admin: TestClient) -> None:
         assert (">create_user<" in page.text) is is_there
     assert admin.get("/audit?since=yesterday").status_code == 400
     assert admin.get("/audit?page_token=x").status_code == 400
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/projects", "/projects/default/members", "/projects/default/members/root/remove", "/users",
-     "/users/grace"],
-)  # fmt: skip
-def test_another_site_changes_nothing(admin: TestClient, sessions: Sessions, path: str) -> None:
-    data = {"name": "mine", "user": "grace", "role": "admin", "admin": "yes"}
-    with sessions.begin() as session:
-        a_member(session, a_user(session, "grace"))
-    answer = admin.post(path, data=data, headers={"Sec-Fetch-Site": "cross-site"})
-    assert answer.status_code == 403
-    assert role_of(sessions, "grace") == "operator"
 
 
 def test_a_browser_can_show_one_project_only(admin: TestClient, sessions: Sessions) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, sessionmaker
-from tests.folders import PARAMETERS, QUERY, a_model_folder, with_weights
+from tests.folders import PARAMETERS, a_model_folder
 from tests.making import (
     a_claim,
     a_ledger,
@@ -193,18 +193,6 @@ def test_another_model_at_the_same_place_is_another_base_model(
         create(sessions, roots, {**ADAPT, "base_model": IMPORT})
     other = {**IMPORT, "name": "other"}
     assert create(sessions, roots, {**ADAPT, "base_model": other}).base_model == "other"
-
-
-@pytest.mark.parametrize("inline", [False, True])
-def test_a_bad_folder_leaves_nothing_behind(
-    sessions: Sessions, roots: ModelRoots, folder: Path, *, inline: bool
-) -> None:
-    with_weights(folder, **{QUERY: None})
-    document = {**ADAPT, "base_model": IMPORT} if inline else IMPORT
-    with pytest.raises(InvalidSpec, match="lacks the tensors") as caught:
-        create(sessions, roots, document)
-    assert [p.pointer for p in caught.value.problems] == ["/base_model/folder"[11 * (not inline) :]]
-    assert stored(sessions) == (0, 0)
 
 
 def test_a_preview_of_an_import_stores_nothing(sessions: Sessions, roots: ModelRoots) -> None:

@@ -9,14 +9,13 @@ from tests.making import a_principal
 from tests.reproducing import Run, as_published, run_all
 from tests.watching import statements
 
-from adaptlab.errors import InvalidSpec, UnknownName
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.recipes import StudyReport
-from adaptlab_services.errors import Absent, NoReport, StateConflict
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.recipes import recipes
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
@@ -58,17 +57,6 @@ def cells(said: StudyReport) -> dict[tuple[str, str], ReportCell]:
     }
 
 
-def test_recipes_are_listed_and_shown() -> None:
-    listed = {one.name: one for one in recipes.listed().data}
-    assert listed[TABLE_1].presets == ("quick", "faithful", "fair")
-    shown = recipes.get(TABLE_1)
-    assert [preset.preset for preset in shown.presets] == ["quick", "faithful", "fair"]
-    assert all(preset.note and preset.spec["methods"] for preset in shown.presets)
-    assert shown.links.self == f"/v1/recipes/{TABLE_1}"
-    with pytest.raises(Absent):
-        recipes.get("petrov2024/table-9")
-
-
 def test_a_study_of_a_recipe_is_numbered_where_its_name_is_taken(sessions: Sessions) -> None:
     assert create(sessions) == "petrov2024-table-1-quick"
     assert create(sessions) == "petrov2024-table-1-quick-2"
@@ -101,21 +89,6 @@ def test_equal_base_models_are_shared_and_others_are_numbered(sessions: Sessions
         "petrov2024-ascending-quick-2",
     )
     create(sessions, seeds=4)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "pointer"),
-    [
-        ({"recipe": "petrov2024/table-11"}, UnknownName, "/recipe"),
-        ({"recipe": "petrov2024/theorems"}, InvalidSpec, "/seeds"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_said_with_its_place(
-    sessions: Sessions, changes: dict[str, Any], error: type[InvalidSpec], pointer: str
-) -> None:
-    with pytest.raises(error) as caught, sessions.begin() as session:
-        recipes.requested(session, request(**changes))
-    assert [problem.pointer for problem in caught.value.problems] == [pointer]
 
 
 @pytest.fixture(scope="module")
@@ -246,16 +219,6 @@ def test_a_check_of_every_replicate_has_the_seeds_of_its_base(
     evidence = {one.claim: one.evidence for one in report(sessions, study).claims}
     assert f"on {seeds} replicates" in evidence["text-to-labels-first"]
     assert ("2 seeds are too few" in evidence["text-to-labels-first"]) is not decided
-
-
-def test_a_study_of_no_recipe_has_no_report(sessions: Sessions) -> None:
-    with sessions.begin() as session:
-        asked = recipes.requested(session, request()).spec
-        studies.create(session, a_principal(session), asked, Rules())
-    with pytest.raises(NoReport, match="recipe"):
-        report(sessions, "petrov2024-table-1-quick")
-    with pytest.raises(Absent):
-        report(sessions, "nobody")
 
 
 @pytest.mark.long("recipes")

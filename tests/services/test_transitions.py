@@ -1,6 +1,6 @@
 """States change by one function, as in its table, and leave events."""
 
-from typing import get_args
+from typing import Any, get_args
 from uuid import UUID
 
 import pytest
@@ -50,19 +50,17 @@ def change_state_by_hand(session: Session, job_id: UUID, before: str, after: str
     )
 
 
-@pytest.mark.parametrize("before", JOB_STATES)
-def test_the_database_rejects_every_change_that_is_not_in_the_table(
-    sessions: Sessions, before: JobState
-) -> None:
-    for after in (state for state in JOB_STATES if state != before):
-        with sessions() as session:
-            job_id = a_job(session, state=before)
-            if after in STATES[before].followers:
-                change_state_by_hand(session, job_id, before, after)
-                assert job(session, job_id).state == after
-            else:
-                with pytest.raises(IntegrityError, match=r"cannot (go|change)"):
+def test_the_database_rejects_every_change_that_is_not_in_the_table(sessions: Sessions) -> None:
+    for before in JOB_STATES:
+        for after in (state for state in JOB_STATES if state != before):
+            with sessions() as session:
+                job_id = a_job(session, state=before)
+                if after in STATES[before].followers:
                     change_state_by_hand(session, job_id, before, after)
+                    assert job(session, job_id).state == after
+                else:
+                    with pytest.raises(IntegrityError, match=r"cannot (go|change)"):
+                        change_state_by_hand(session, job_id, before, after)
 
 
 def test_the_table_of_states_names_every_state() -> None:
@@ -77,13 +75,16 @@ def test_without_the_trigger_an_illegal_change_goes_through(sessions: Sessions) 
         assert job(session, job_id).state == "queued"
 
 
-@pytest.mark.parametrize("column", ["error", "attempt", "finished_at", "step", "event_sequence"])
-def test_a_job_that_has_ended_stays_as_it_is(sessions: Sessions, column: str) -> None:
-    other = {"error": "another", "finished_at": func.clock_timestamp()}.get(column, 99)
-    with sessions() as session:
-        job_id = a_job(session, state="failed")
-        with pytest.raises(IntegrityError, match="has ended"):
-            session.execute(update(Job).where(Job.id == job_id).values({column: other}))
+COLUMNS: list[Any] = ["error", "attempt", "finished_at", "step", "event_sequence"]
+
+
+def test_a_job_that_has_ended_stays_as_it_is(sessions: Sessions) -> None:
+    for column in COLUMNS:
+        other = {"error": "another", "finished_at": func.clock_timestamp()}.get(column, 99)
+        with sessions() as session:
+            job_id = a_job(session, state="failed")
+            with pytest.raises(IntegrityError, match="has ended"):
+                session.execute(update(Job).where(Job.id == job_id).values({column: other}))
 
 
 def test_labels_of_a_job_that_has_ended_may_change(sessions: Sessions) -> None:

@@ -23,6 +23,7 @@ def base_model(name: str) -> Model:
     return Model(plan, base_tensors(plan), {})
 
 
+@pytest.mark.long("every combination", but=1)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_soft_token_that_is_an_embedding_does_what_its_hard_token_does(name: str):
     """Against the engine's own logits, one token and one step at a time."""

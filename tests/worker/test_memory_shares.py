@@ -19,6 +19,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
         database_url="postgresql://unused@localhost/unused",
         broker_url="redis://localhost",
         data_dir=tmp_path,
+        trainer_user="same",  # another one would be tried out in a process
     )
 
 

@@ -30,6 +30,7 @@ def test_a_worker_that_trains_on_the_cpu_says_what_it_lacks(
         database_url="postgresql://unused@localhost/unused",
         broker_url="redis://localhost",
         data_dir=tmp_path,
+        trainer_user="same",  # another one would be tried out in a process
     )
     slot_options(settings, 1, None)
     assert (WHAT_IT_COSTS in caplog.text) == said

@@ -3,16 +3,15 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Self
 
-from pydantic import ConfigDict
-
 from adaptlab.errors import Problem
+from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.images import ImageSize
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape
-from adaptlab.values import PluginName, Value
+from adaptlab.values import PluginName
 
 
-class Family(Value, ABC):
+class Family(DescribedFields, ABC):
     """A family of base models; its fields are the options of a spec."""
 
     title: ClassVar[str]
@@ -20,9 +19,6 @@ class Family(Value, ABC):
     reference: ClassVar[str]
     default_learning_rate: ClassVar[float]
     default_weight_decay: ClassVar[float]
-
-    # The docstring of a field describes it in the schema, for forms and pages.
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 

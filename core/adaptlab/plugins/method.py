@@ -3,15 +3,14 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import ConfigDict
-
 from adaptlab.errors import Problem
+from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, largest_within
 from adaptlab.plugins.task import Task
-from adaptlab.values import AUTO, PluginName, Value
+from adaptlab.values import AUTO, PluginName
 
 AttentionClaim = Literal["can_change", "cannot_change"]
 
@@ -48,7 +47,7 @@ def log_spaced(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(low * ratio**index for index in range(count))
 
 
-class Method(Value, ABC):
+class Method(DescribedFields, ABC):
     """An adaptation method; its fields are its hyperparameters.
 
     The engine allocates exactly the tensors declared here, so the number of parameters that the
@@ -102,9 +101,6 @@ class Method(Value, ABC):
     """True if it only adds learned rows before the content of every layer's attention."""
     nearest_in_peft: ClassVar[str] = "lora"
     """The nearest configuration that PEFT has; it matters for methods without a PEFT form."""
-
-    # The docstring of a field describes it in the schema, for forms and pages.
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
+from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.images import ImageSize, items_of
 from adaptlab.plugins.metric import metric_named
@@ -19,10 +20,10 @@ from adaptlab.plugins.splits import Split, enough_length, scarce_splits
 from adaptlab.text.lengths import MeanBytes
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import Tokeniser
-from adaptlab.values import PluginName, Value
+from adaptlab.values import PluginName
 
 
-class Task(Value, ABC):
+class Task(DescribedFields, ABC):
     """A task with input tokens, target tokens and one score per item.
 
     The model reads `input_length` tokens and then its own answer. An item is correct if all of its
@@ -36,9 +37,6 @@ class Task(Value, ABC):
     """True if items are texts, which differ in length and have other tokens for other bases."""
     needs_records: ClassVar[bool] = False
     """True if its items are records of a dataset."""
-
-    # The docstring of a field describes it in the schema, for forms and pages.
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: PluginName
 
