@@ -24,7 +24,7 @@ from adaptlab_stack.environment_file import environment_with
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
-from adaptlab_stack.process import ProcessSpec, StopStep
+from adaptlab_stack.process import WITHOUT_BYTE_CODE, ProcessSpec, StopStep
 from adaptlab_stack.supervisor import ROOM_SECONDS, StopRequested, Supervisor
 from adaptlab_stack.supervisor_requests import Requests
 from adaptlab_stack.valkey import EmbeddedValkey
@@ -311,7 +311,7 @@ def _environment(
     endpoints: Endpoints, directory: DataDirectory, given: Mapping[str, str]
 ) -> Mapping[str, str]:
     files = {f"{name}{SUFFIX}" for name in (DATABASE_URL, BROKER_URL)}  # read here already
-    left_out = files | set(_role_passwords(given))
+    left_out = files | set(_role_passwords(given)) | {WITHOUT_BYTE_CODE}
     return {
         **{name: value for name, value in given.items() if name not in left_out},
         DATABASE_URL: endpoints.database_url,

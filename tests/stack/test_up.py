@@ -89,7 +89,10 @@ def shared(
 ) -> Iterator[Stack]:
     """A stack in a new directory; tests leave all its processes running."""
     data = tmp_path_factory.mktemp("shared") / "a folder with 'spaces'"
-    with Stack.start(data, command=stand_in_up, workers=2, servers=2) as stack:
+    environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+    with Stack.start(
+        data, command=stand_in_up, workers=2, servers=2, environment=environment
+    ) as stack:
         yield stack
 
 
@@ -113,7 +116,9 @@ def test_a_stack_says_where_it_is(shared: Stack):
 def test_workers_know_how_many_share_the_machine(shared: Stack):
     for name in ("worker", "worker-2"):
         process = psutil.Process(shared.processes[name].pid)
-        assert process.environ()["ADAPTLAB_WORKERS_PER_MACHINE"] == "2"
+        environment = process.environ()
+        assert environment["ADAPTLAB_WORKERS_PER_MACHINE"] == "2"
+        assert "PYTHONDONTWRITEBYTECODE" not in environment
 
 
 def test_a_signal_stops_everything(
