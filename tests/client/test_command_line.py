@@ -430,7 +430,7 @@ print([name for name in {names!r} if name in sys.modules], file=sys.stderr)
     ("arguments", "absent"),
     [
         (["--help"], ["httpx", "pydantic", "numpy", "yaml", "rich", "adaptlab_stack.cli", "torch"]),
-        (["jobs", "list"], ["scipy", "vl_convert", "adaptlab_worker", "torch"]),
+        (["jobs", "list"], ["numpy", "vl_convert", "adaptlab_worker", "torch"]),
     ],
 )
 def test_a_command_loads_only_what_it_needs(

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from adaptlab_client.cli import exits
+from adaptlab_client.cli.contents import PLACES
 from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.extensions import every_extension, load, summary
@@ -61,7 +62,7 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(application())
     context = root.context_class(root, info_name="adaptlab", resilient_parsing=True)
     parts = [HEADER, _exit_codes(), "## adaptlab\n", _parameters(root, context)]
-    parts += [_command(command, context, name, 2) for name, command in root.commands.items()]
+    parts += [_command(root.get_command(context, name), context, name, 2) for name in PLACES]
     parts.append(
         "## Commands that come with extras\n\n`api`, `beat` and `migrate` come with "
         "`adaptlab[server]`, `worker` with `adaptlab[worker]`, the others with `adaptlab[stack]`.\n"
