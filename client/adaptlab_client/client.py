@@ -39,7 +39,7 @@ class Client:
             job = client.jobs.submit({"kind": "adapt", ...})
             job = client.jobs.wait(job.id)
 
-    The default server is that of ADAPTLAB_URL, else the one that `adaptlab up` started here (see
+    The default server is that of ADAPTLAB_URL, else the one that `adaptlab up` started (see
     `adaptlab_client.transport.discovery.discover`). `timeout` is in seconds per request. With
     `project`, or ADAPTLAB_PROJECT, only that project is visible, and new things belong to it.
 

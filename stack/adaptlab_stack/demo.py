@@ -1,6 +1,7 @@
 """`adaptlab demo`: start everything, run a real study, show its results."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -214,6 +215,10 @@ def print_places(console: Console, stack: Stack, places: Mapping[str, str], stop
         console.print("Stopping the server; its data is kept.")
     else:
         console.print(
-            f'The server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"',
+            f'The server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"\n'
+            "A new shell needs:\n"
+            f'  export PATH="{Path(sys.executable).parent}:$PATH"\n'
+            f'  export ADAPTLAB_DATA_DIR="{stack.data_dir}"',
+            highlight=False,
             soft_wrap=True,
         )

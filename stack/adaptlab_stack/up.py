@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from adaptlab_api.doors.listening import Listening, UnsafeAddress
+from adaptlab_client.transport.last_server import record_of
 from adaptlab_db.rights import PARTS, Part
 from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
@@ -186,6 +187,7 @@ def _start(
     supervisor.complete(parts.preparation)
     supervisor.start(parts.applications)
     plan.directory.announce(plan.endpoints.url)
+    plan.directory.remember(record_of(os.environ))
 
 
 def _reload(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:

@@ -165,7 +165,7 @@ def _root(
     url: Annotated[
         str | None,
         typer.Option(
-            help="Address of the server. Default: ADAPTLAB_URL, else the server started here."
+            help="Address of the server. Default: ADAPTLAB_URL, else the server started last."
         ),
     ] = None,
     project: Annotated[

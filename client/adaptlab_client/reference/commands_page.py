@@ -47,8 +47,9 @@ Text from other users is safe to print: control characters are made visible, and
 spreadsheet would read as a formula gets a leading quote.
 
 Server address, in order: `--url`, ADAPTLAB_URL, the server started in this folder or a parent
-folder, the server of the last `adaptlab login`. Token, in order: ADAPTLAB_TOKEN, the token that
-`adaptlab login` stored. Ctrl-C ends only the wait of a command; jobs and studies continue.
+folder, the server that you started last or, if later, that of `adaptlab login`. Token, in order:
+ADAPTLAB_TOKEN, the token that `adaptlab login` stored. Ctrl-C ends only the wait of a command; jobs
+and studies continue.
 
 `eval "$(adaptlab completion bash)"` completes commands and options in the shell, and ids and names
 if a server answers. Use the same with zsh, and `adaptlab completion fish | source` for fish.
