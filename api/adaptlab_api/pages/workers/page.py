@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.c_compiler import WHAT_IT_COSTS
-from adaptlab_answers.server import WorkerView
+from adaptlab_answers.server import STARTING, WorkerView
 from adaptlab_api.pages.rendering.formats import method_title, words
 from adaptlab_services.leases import queues
 from adaptlab_services.leases.queues import RunningJob
@@ -38,7 +38,7 @@ def worker_page(session: Session) -> dict[str, object]:
         "gone": len(recent) - len(live),
         "cut": len(recent) == MOST_WORKERS,
         "queues": views,
-        "unserved": tuple(queue.name for queue in views if queue.queued and not queue.takers),
+        "unserved": workers.unserved(session, {queue.name for queue in views if queue.queued}),
         "poll": POLL,
         "without_compiler": WHAT_IT_COSTS,
     }
@@ -46,8 +46,8 @@ def worker_page(session: Session) -> dict[str, object]:
 
 def _row(worker: WorkerView, running: Mapping[UUID, Sequence[RunningJob]]) -> WorkerRow:
     jobs = tuple((job.id, _title(job), job.device) for job in running.get(worker.id, ()))
-    state = "unschedulable" if worker.unschedulable is not None else "running" if jobs else "idle"
-    return WorkerRow(worker, state, jobs)
+    reasons = {None: "running" if jobs else "idle", STARTING: "starting"}
+    return WorkerRow(worker, reasons.get(worker.unschedulable, "unschedulable"), jobs)
 
 
 def _title(job: RunningJob) -> str:
