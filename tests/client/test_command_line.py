@@ -164,7 +164,7 @@ def test_the_next_step_is_said_where_the_server_does_not_answer_or_refuses_the_t
     invoke: Invoke,
 ) -> None:
     refused = invoke("methods", ADAPTLAB_TOKEN="al_wrong")
-    assert "Run `adaptlab login`" in refused.stderr
+    assert "that of ADAPTLAB_TOKEN. Set another, or unset it" in refused.stderr
     silent = invoke("methods", "--url", "http://127.0.0.1:9")
     assert silent.exit_code == 69
     assert "`adaptlab up` starts one" in silent.stderr

@@ -55,7 +55,7 @@ def discover(
     recorded = _recorded_url(directory) if directory else None
     address = named or recorded or stored.latest
     if not address:
-        raise _none_found(directory, last)
+        raise _none_found(directory, last, is_named=bool(variables.get("ADAPTLAB_DATA_DIR")))
     address = _checked(address)
     token = token or variables.get("ADAPTLAB_TOKEN") or stored.token(address)
     if not token and directory and _belongs(directory, address, recorded, variables):
@@ -76,7 +76,7 @@ def _is_later_than_login(environment: Mapping[str, str]) -> bool:
     return last is not None and (not login.exists() or last.started >= login.stat().st_mtime)
 
 
-def _none_found(directory: Path | None, last: Path | None) -> NoServer:
+def _none_found(directory: Path | None, last: Path | None, *, is_named: bool) -> NoServer:
     if directory and _is_held(directory):
         return ServerStarting(
             f"The server of {directory} is starting or stopping. Wait until `adaptlab up` "
@@ -87,6 +87,11 @@ def _none_found(directory: Path | None, last: Path | None) -> NoServer:
             f"The server that you started last, in {last}, is not running. Start it again with "
             f"`adaptlab up --data-dir '{last}'`. For another server, set ADAPTLAB_URL or run "
             "`adaptlab login --url URL`."
+        )
+    if is_named:
+        return NoServer(
+            f"No server runs in {directory}, which ADAPTLAB_DATA_DIR names. Start one there with "
+            "`adaptlab up`, or correct or unset the variable."
         )
     return NoServer(
         "No server was named and none was found. Start one here with `adaptlab up`, or set "

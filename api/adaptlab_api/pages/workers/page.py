@@ -33,12 +33,14 @@ def worker_page(session: Session) -> dict[str, object]:
     running = queues.running_by_worker(session)
     views = queues.queue_views(session, recent)
     live = [worker for worker in recent if worker.live]
+    unserved = workers.unserved(session, {queue.name for queue in views if queue.queued})
     return {
         "rows": [_row(worker, running) for worker in live],
         "gone": len(recent) - len(live),
         "cut": len(recent) == MOST_WORKERS,
         "queues": views,
-        "unserved": workers.unserved(session, {queue.name for queue in views if queue.queued}),
+        "unserved": unserved,
+        "starting": {queue.name for queue in unserved if queue.is_starting},
         "poll": POLL,
         "without_compiler": WHAT_IT_COSTS,
     }
