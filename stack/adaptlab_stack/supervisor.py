@@ -27,7 +27,7 @@ SLOW_LOOK_SECONDS = 0.5
 AWAITED_SECONDS = 15.0
 """Between two lines about a process that is awaited."""
 TRIM_SECONDS = 60.0
-AWAITING = "waiting"
+AWAITING = "waiting for"
 LINE_LENGTH = 160
 ROOM_SECONDS = 1.0
 
@@ -72,8 +72,8 @@ class _Awaited:
             return None
         self.lines += 1
         last = tail(self.child.log, 1)
-        name = f"{AWAITING} {self.child.spec.name} for {seconds:.0f} s"
-        return f"{name}; its log: {last[:LINE_LENGTH]}" if last else name
+        text = f"{AWAITING} {self.child.spec.name}, {seconds:.0f} s so far"
+        return f"{text}; its log: {last[:LINE_LENGTH]}" if last else text
 
 
 class Supervisor:
