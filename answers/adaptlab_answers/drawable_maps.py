@@ -5,14 +5,15 @@ Earlier versions stored maps without checking their shape.
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeVar
 
 from adaptlab.runs.reported_attention import NUMBER_BYTES
 
-Number = TypeVar("Number", np.float16, np.float64)
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Number = TypeVar("Number", "np.float16", "np.float64")
 
 AXES = 5
 MOST_CHOICES = 1024
@@ -31,7 +32,7 @@ def is_drawable(shape: Sequence[int], size: int, learned: int, target_start: int
     return is_whole and is_small and 0 <= learned <= keys - 1 and 0 <= target_start < rows
 
 
-def without_padding(weights: NDArray[Number]) -> NDArray[Number]:
+def without_padding(weights: "NDArray[Number]") -> "NDArray[Number]":
     """Return the weights of one sample without the zeros behind a text.
 
     The last axes are query and key; every other row sums to one.

@@ -5,8 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from adaptlab.specs.spec import Queue
-from adaptlab.values import Value
+from adaptlab.values import Queue, Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment
 

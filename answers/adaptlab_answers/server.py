@@ -41,6 +41,10 @@ class WorkerLoad(Value):
     gpus: Annotated[tuple[GpuLoad, ...], Field(max_length=MOST_GPUS)] = ()
 
 
+STARTING = "It is starting."
+"""Why a worker takes no jobs until its first trainer has loaded."""
+
+
 class WorkerView(Value):
     """A worker process.
 

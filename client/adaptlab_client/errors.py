@@ -1,5 +1,6 @@
 """Errors between client and server, one class for each way to react."""
 
+import re
 from collections.abc import Sequence
 from typing import Self
 
@@ -31,7 +32,8 @@ class Fault(BaseModel):
             if values and not all(f"'{value}'" in self.detail for value in values)
         ]
         hint = f" ({'; '.join(hints)})" if hints else ""
-        return f"{self.pointer or '/'}: {self.detail}{hint}"
+        place = re.sub("^/(query|path|header)/", "", self.pointer)
+        return f"{place or '/'}: {self.detail}{hint}"
 
 
 class ProblemDocument(BaseModel):

@@ -11,6 +11,7 @@ Auto = Literal["auto"]
 AUTO: Auto = "auto"
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", max_length=63)]
+Queue = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Value(BaseModel):

@@ -15,7 +15,8 @@ from pydantic_settings import (
 )
 
 from adaptlab.errors import BadSettings
-from adaptlab.specs.spec import UPLOADED, Queue
+from adaptlab.specs.spec import UPLOADED
+from adaptlab.values import Queue
 from adaptlab_db.session import normalised_url
 from adaptlab_db.stores.store import POSTGRES, StoreName
 from adaptlab_services.log_formats import LogFormat, LogLevel

@@ -1,10 +1,13 @@
 """The commands `up`, `down`, `drain`, `reload` and `demo`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from adaptlab_client.transport.last_server import last_server
+from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import StackError
 from adaptlab_stack.stack import request, stop
 from adaptlab_stack.up import WORKER_LEAVES, Programs, UpOptions, run_up
@@ -91,7 +94,7 @@ def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     except StackError as error:
         _fail(error)
     else:
-        typer.echo("stopped" if stopped else f"nothing is running in {data_dir}")
+        typer.echo("stopped" if stopped else f"nothing is running in {data_dir}{_elsewhere()}")
 
 
 def drain(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
@@ -130,6 +133,14 @@ def application() -> typer.Typer:
     commands.command()(reload)
     commands.command()(demo)
     return commands
+
+
+def _elsewhere() -> str:
+    """Return how to stop the user's last server, if it runs."""
+    last = last_server(os.environ)
+    if last is None or DataDirectory(last.directory).holder() is None:
+        return ""
+    return f"; your last server runs in {last.directory}: stop it with --data-dir"
 
 
 def _report(line: str) -> None:

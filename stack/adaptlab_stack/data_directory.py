@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Self
@@ -161,6 +161,12 @@ class DataDirectory:
     def announce(self, url: str) -> None:
         """Publish the server's address to clients on this machine."""
         write_private(self.server_file, json.dumps({"url": url, "pid": os.getpid()}))
+
+    def remember(self, record: Path) -> None:
+        """Record that this is the directory of the user's last server."""
+        with suppress(OSError):  # without a home, commands find it by their folder only
+            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(record, str(self.root))
 
     def announced_by(self, pid: int) -> bool:
         """Return True if the process with this id has announced a server."""

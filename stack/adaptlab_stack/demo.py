@@ -1,7 +1,7 @@
 """`adaptlab demo`: start everything, run a real study, show its results."""
 
-import math
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from adaptlab_client.display.progress_bars import ShowProgress, bars, steps
 from adaptlab_stack import demo_study as study
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import DemoFailed
+from adaptlab_stack.signs_of_life import SILENCE_SECONDS, SignsOfLife
 from adaptlab_stack.stack import Stack, stop
 from adaptlab_stack.supervisor_requests import WORKER
 
@@ -25,8 +26,8 @@ UNCLAIMED = ("waiting", "queued")
 LINES_OF_A_LOG = 5
 PICTURE = "demo-attention.png"
 SECONDS_BETWEEN_LINES = 15
-PATIENCE = 120.0
-"""Seconds until a job has to run; a worker loads torch in a fraction of them."""
+MOST_STARTS = 3
+"""Of the worker before it takes a job."""
 
 
 def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
@@ -41,7 +42,7 @@ def run_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> None:
     console.print("adaptlab: which adaptation method works for my task at this budget, and why?\n")
     console.print("Starting Postgres, Valkey, the API, a worker and beat …")
     begin = time.monotonic()
-    with demo_stack(data_dir, port, exit_when_done) as stack:
+    with demo_stack(data_dir, port, exit_when_done, line_printer(console)) as stack:
         console.print(f"Ready at {stack.url} after {time.monotonic() - begin:.1f} s.\n")
         with Client(stack.url, stack.token) as client:
             try:
@@ -60,17 +61,20 @@ def demo_stack(
     data_dir: Path,
     port: int | None,
     exit_when_done: bool,
+    report: Callable[[str], None],
     environment: Mapping[str, str | None] | None = None,
 ) -> "Generator[Stack]":
     """Yield the stack that already runs in the directory, or a new one.
 
-    `environment` are changes to that of a new one.
+    `environment` are changes to that of a new one; `report` takes what is awaited.
     """
     directory = DataDirectory(data_dir.resolve())
     pid = directory.holder()
     if pid is None:
         keep = not exit_when_done
-        with Stack.start(data_dir, port=port, keep=keep, environment=environment) as stack:
+        with Stack.start(
+            data_dir, port=port, keep=keep, environment=environment, report=report
+        ) as stack:
             yield stack
         return
     yield Stack.attach(directory, pid)
@@ -82,7 +86,7 @@ def _run(client: Client, console: Console, stack: Stack) -> "_Shown":
     run = study.begin(client)
     console.print(f"Study {run.name}: {progress_line(run.study)}")
     with progress(console) as show_progress:
-        ended = study.finish(client, run, DemoProgress(show_progress, stack.log))
+        ended = study.finish(client, run, DemoProgress(show_progress, stack))
     jobs = study.jobs_by_method(client, ended)
     picture = stack.data_dir / PICTURE
     tokens = " ".join(str(digit) for digit in study.FIGURE_INPUT)
@@ -100,6 +104,11 @@ class _Shown(NamedTuple):
     picture: Path
 
 
+def line_printer(console: Console) -> Callable[[str], None]:
+    """Return a function that prints a line as it is."""
+    return partial(console.print, highlight=False, markup=False, soft_wrap=True)
+
+
 @contextmanager
 def progress(console: Console) -> "Generator[ShowProgress]":
     """Show the study's progress: a bar in a terminal, otherwise lines."""
@@ -107,43 +116,55 @@ def progress(console: Console) -> "Generator[ShowProgress]":
         with bars("rich") as show_progress:
             yield show_progress
     else:
-        yield Lines(partial(console.print, highlight=False, soft_wrap=True))
+        yield Lines(line_printer(console))
 
 
 class DemoProgress:
-    """Shows progress, and requires that a job runs within `PATIENCE`.
+    """Shows progress, and requires that the worker lives until a job runs.
 
     Args:
         show: shows the study.
-        log_of: returns the last lines of a process's log.
+        stack: the stack whose worker has to take a job.
         clock: seconds.
     """
 
     def __init__(
         self,
         show: ShowProgress,
-        log_of: Callable[[str], str],
+        stack: Stack,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._show = show
-        self._log_of = log_of
-        self._clock = clock
-        self._end = clock() + PATIENCE
+        self._stack = stack
+        self._signs = SignsOfLife(DataDirectory(stack.data_dir).log(WORKER), clock)
+        self._starts: set[int] = set()
+        self._has_begun = False
 
     def __call__(self, view: StudyView) -> None:
         """Show the study.
 
         Raises:
-            StudyFailed: no job has been claimed in time.
+            StudyFailed: no job has been claimed, and the worker is silent or keeps ending.
         """
         self._show(view)
-        if any(count for state, count in view.jobs.items() if state not in UNCLAIMED):
-            self._end = math.inf
-        if self._clock() > self._end:
-            last = "\n".join(self._log_of(WORKER).splitlines()[-LINES_OF_A_LOG:])
+        self._has_begun |= any(
+            count for state, count in view.jobs.items() if state not in UNCLAIMED
+        )
+        if not self._has_begun and (reason := self._reason_to_give_up()):
+            last = "\n".join(self._stack.log(WORKER).splitlines()[-LINES_OF_A_LOG:])
             raise study.StudyFailed(
-                f"No worker has taken a job in {PATIENCE:.0f} s. The end of its log:\n{last}"
+                f"No worker has taken a job: it {reason}. The end of its log:\n{last}"
             )
+
+    def _reason_to_give_up(self) -> str | None:
+        process = self._stack.processes.get(WORKER)
+        if process is None:
+            return None
+        self._starts.add(process.pid)
+        if len(self._starts) > MOST_STARTS:
+            return f"ended {MOST_STARTS} times"
+        silence = self._signs.silence(process.pid)
+        return f"was silent for {silence:.0f} s" if silence > SILENCE_SECONDS else None
 
 
 class Lines:
@@ -194,6 +215,10 @@ def print_places(console: Console, stack: Stack, places: Mapping[str, str], stop
         console.print("Stopping the server; its data is kept.")
     else:
         console.print(
-            f'The server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"',
+            f'The server keeps running. Stop it with: adaptlab down --data-dir "{stack.data_dir}"\n'
+            "A new shell needs:\n"
+            f'  export PATH="{Path(sys.executable).parent}:$PATH"\n'
+            f'  export ADAPTLAB_DATA_DIR="{stack.data_dir}"',
+            highlight=False,
             soft_wrap=True,
         )

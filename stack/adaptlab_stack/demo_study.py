@@ -131,7 +131,7 @@ def begin(client: Client, spec: Mapping[str, Any] | None = None) -> StudyRun:
 
 def finish(client: Client, run: StudyRun, on_progress: Callable[[StudyView], None]) -> StudyView:
     """Wait for every job; raises `StudyFailed` if one does not succeed."""
-    study = client.studies.wait(run.id, timeout=1800, on_progress=on_progress)
+    study = client.studies.wait(run.id, on_progress=on_progress)
     if study.succeeded:
         return study
     failed = [job for job in client.studies.jobs(run.id) if job.terminal and not job.succeeded]

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptlab_stack.identity import Identity
+from adaptlab_stack.signs_of_life import SILENCE_SECONDS
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+WITHOUT_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"
+"""Not passed on. Images set it to stay small; here each process would compile all it imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class ProcessSpec:
         sockets: inherited file descriptors of listening sockets, with the same numbers. While a
             process with some is replaced, its successor starts before it has ended.
         start_attempts: how often it may exit before it is first ready.
+        silence_seconds: longest time without a sign of life while it starts.
     """
 
     name: str
@@ -49,7 +53,7 @@ class ProcessSpec:
     parent_death_signal: signal.Signals = signal.SIGKILL
     sockets: tuple[int, ...] = ()
     start_attempts: int = 2
-    start_seconds: float = 60.0
+    silence_seconds: float = SILENCE_SECONDS
     identity: Identity | None = None
 
 

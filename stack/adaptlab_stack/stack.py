@@ -6,17 +6,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from adaptlab_stack.data_directory import DataDirectory, StackState, tail
 from adaptlab_stack.errors import NothingRuns, RequestFailed, StartFailed, StopTimedOut
-from adaptlab_stack.process import describe_exit, tie_to_parent
+from adaptlab_stack.process import WITHOUT_BYTE_CODE, describe_exit, tie_to_parent
+from adaptlab_stack.signs_of_life import SILENCE_SECONDS, SignsOfLife
+from adaptlab_stack.supervisor import AWAITING
 
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 10.0
+MARGIN_SECONDS = 30.0
+"""For the supervisor, which gives up a silent process itself, to end the others."""
 UP_COMMAND = (sys.executable, "-m", "adaptlab_stack", "up")
 
 
@@ -69,7 +73,7 @@ class Stack:
         servers: int = 1,
         environment: Mapping[str, str | None] | None = None,
         command: tuple[str, ...] = UP_COMMAND,
-        timeout: float = 90.0,
+        report: Callable[[str], None] = lambda _: None,
         keep: bool = False,
     ) -> "Generator[Stack]":
         """Run `adaptlab up` during the block.
@@ -81,11 +85,11 @@ class Stack:
             servers: number of API processes.
             environment: changes to the caller's own; None removes a variable.
             command: replaces `python -m adaptlab_stack up`.
-            timeout: seconds until the server has to answer.
+            report: takes a line about what is awaited, if a start takes long.
             keep: leave it running after a block that did not raise; `stop` ends it.
 
         Raises:
-            StartFailed: the supervisor ended, or the server did not answer in time.
+            StartFailed: the supervisor ended, or was silent for too long.
         """
         directory = DataDirectory.open(data_dir)
         options = ("--data-dir", str(directory.root), "--workers", str(workers))
@@ -94,7 +98,7 @@ class Stack:
         argv = (*command, *options, *server_option, *port_option)
         supervisor = _launch(argv, directory, environment or {}, outlives_caller=keep)
         try:
-            _await_announcement(supervisor, directory, timeout)
+            _await_announcement(supervisor, directory, report)
             yield Stack.attach(directory, supervisor.pid)
         except BaseException:
             _end(supervisor)
@@ -174,7 +178,7 @@ def _launch(
     environment: Mapping[str, str | None],
     outlives_caller: bool,
 ) -> subprocess.Popen[bytes]:
-    merged = {**os.environ, **environment}
+    merged = {**os.environ, WITHOUT_BYTE_CODE: None, **environment}
     in_main_thread = threading.current_thread() is threading.main_thread()
     tied = in_main_thread and not outlives_caller
     with directory.log("up").open("wb") as output:
@@ -191,15 +195,20 @@ def _launch(
 
 
 def _await_announcement(
-    supervisor: subprocess.Popen[bytes], directory: DataDirectory, timeout: float
+    supervisor: subprocess.Popen[bytes], directory: DataDirectory, report: Callable[[str], None]
 ) -> None:
-    deadline = time.monotonic() + timeout
+    log, reported = directory.log("up"), 0
+    signs = SignsOfLife(log)
     while not directory.announced_by(supervisor.pid):
-        log = directory.log("up")
         if (status := supervisor.poll()) is not None:
             raise StartFailed("adaptlab up", describe_exit(status), log, tail(log))
-        if time.monotonic() > deadline:
-            raise StartFailed("adaptlab up", f"was not ready after {timeout:.0f} s", log, tail(log))
+        silence = signs.silence(supervisor.pid)
+        if silence > SILENCE_SECONDS + MARGIN_SECONDS:
+            raise StartFailed("adaptlab up", f"was silent for {silence:.0f} s", log, tail(log))
+        awaited = [line for line in tail(log, 200).splitlines() if line.startswith(AWAITING)]
+        for line in awaited[reported:]:
+            report(line)
+        reported = len(awaited)
         time.sleep(LOOK_SECONDS)
 
 

@@ -15,13 +15,20 @@ from adaptlab_stack.data_directory import tail, trim_log
 from adaptlab_stack.disk_room import DiskRoom
 from adaptlab_stack.errors import StackError, StartFailed
 from adaptlab_stack.process import ProcessSpec, describe_exit, kill_group, spawn
+from adaptlab_stack.signs_of_life import SignsOfLife
 from adaptlab_stack.waiting import Waiting
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 10.0
 STEADY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
+SLOW_LOOK_SECONDS = 0.5
+"""After `AWAITED_SECONDS`: each look asks the server whether it is ready."""
+AWAITED_SECONDS = 15.0
+"""Between two lines about a process that is awaited."""
 TRIM_SECONDS = 60.0
+AWAITING = "waiting for"
+LINE_LENGTH = 160
 ROOM_SECONDS = 1.0
 
 
@@ -43,6 +50,30 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self.restart_at is None
+
+
+class _Awaited:
+    """A child until it is ready, with the lines about it."""
+
+    def __init__(self, child: _Child) -> None:
+        self.child = child
+        self.lines = 0
+        self._signs = SignsOfLife(child.log)
+        self._begin = time.monotonic()
+
+    def is_silent(self) -> bool:
+        """Return True if there was no sign of life for too long."""
+        return self._signs.silence(self.child.process.pid) > self.child.spec.silence_seconds
+
+    def line(self) -> str | None:
+        """Return what is awaited, if a line about it is due."""
+        seconds = time.monotonic() - self._begin
+        if seconds < AWAITED_SECONDS * (self.lines + 1):
+            return None
+        self.lines += 1
+        last = tail(self.child.log, 1)
+        text = f"{AWAITING} {self.child.spec.name}, {seconds:.0f} s so far"
+        return f"{text}; its log: {last[:LINE_LENGTH]}" if last else text
 
 
 class Supervisor:
@@ -83,7 +114,7 @@ class Supervisor:
         """Start processes in parallel and return when all are ready.
 
         Raises:
-            StartFailed: one exited too often or was not ready in time.
+            StartFailed: one exited too often, or was silent for too long.
             StopRequested: a stop signal came first.
         """
         started = [self._spawn(spec) for spec in specs]
@@ -96,15 +127,15 @@ class Supervisor:
         """Run a process to its successful end.
 
         Raises:
-            StartFailed: it failed or took too long.
+            StartFailed: it failed, or was silent for too long.
             StopRequested: a stop signal came first; the process has been killed.
         """
         child = self._spawn(spec)
         try:
-            deadline = child.started + spec.start_seconds
+            awaited = _Awaited(child)
             while (status := child.process.poll()) is None:
                 self._tend()
-                self._pause_unless_stopped(child, deadline)
+                self._pause_unless_stopped(awaited)
             if status != 0:
                 raise self._failure(child, describe_exit(status))
         finally:
@@ -150,7 +181,7 @@ class Supervisor:
         One that is not running is started.
 
         Raises:
-            StartFailed: a new process exited too often or was not ready in time. It is restarted
+            StartFailed: a new process exited too often, or was silent for too long. It is restarted
                 like one that dies; those after it keep their specs.
             StopRequested: a stop signal came first; `stop` ends both old and new processes.
         """
@@ -216,7 +247,7 @@ class Supervisor:
         return _Child(spec, log, process, time.monotonic())
 
     def _await_ready(self, child: _Child) -> None:
-        deadline = child.started + child.spec.start_seconds
+        awaited = _Awaited(child)
         while True:
             self._tend()
             if child.alive and child.spec.ready():
@@ -225,12 +256,19 @@ class Supervisor:
                 if child.alive:
                     child.is_ready = True
                     return
-            self._pause_unless_stopped(child, deadline)
+            self._pause_unless_stopped(awaited)
 
-    def _pause_unless_stopped(self, child: _Child, deadline: float) -> None:
-        if time.monotonic() > deadline and not self._is_short_of_room():
-            raise self._failure(child, f"was not ready after {child.spec.start_seconds:.0f} s")
-        self._waiting.pause(LOOK_SECONDS)
+    def _pause_unless_stopped(self, awaited: _Awaited) -> None:
+        child = awaited.child
+        if awaited.is_silent() and not self._is_short_of_room():
+            raise self._failure(
+                child,
+                f"is not ready, and for {child.spec.silence_seconds:.0f} s has neither written to "
+                "its log nor computed",
+            )
+        if line := awaited.line():
+            self._report(line)
+        self._waiting.pause(LOOK_SECONDS if awaited.lines == 0 else SLOW_LOOK_SECONDS)
         if self._waiting.stop_requested:
             raise StopRequested
 

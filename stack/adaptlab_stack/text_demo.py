@@ -24,6 +24,7 @@ from adaptlab_stack import demo_study as study
 from adaptlab_stack.demo import (
     DemoProgress,
     demo_stack,
+    line_printer,
     print_conclusions,
     print_places,
     progress,
@@ -103,13 +104,14 @@ def run_text_demo(*, data_dir: Path, port: int | None, exit_when_done: bool) -> 
     models, records = prepared(data_dir.resolve())
     console.print(f"MiniLM-L6 and 4,000 labelled sentences are in {models}.")
     environment = {"ADAPTLAB_MODEL_ROOTS": f"{ROOT}={models}"}
-    with demo_stack(data_dir, port, exit_when_done, environment) as stack:
+    report = line_printer(console)
+    with demo_stack(data_dir, port, exit_when_done, report, environment) as stack:
         console.print(f"Ready at {stack.url} after {time.monotonic() - begin:.1f} s.\n")
         with Client(stack.url, stack.token) as client:
             try:
                 run = _begun(client, records)
                 with progress(console) as show_progress:
-                    study.finish(client, run, DemoProgress(show_progress, stack.log))
+                    study.finish(client, run, DemoProgress(show_progress, stack))
             except study.StudyFailed as error:
                 raise DemoFailed(str(error)) from error
             print_conclusions(console, run.comparison())

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from adaptlab_api.doors.listening import Listening, UnsafeAddress
+from adaptlab_client.transport.last_server import record_of
 from adaptlab_db.rights import PARTS, Part
 from adaptlab_db.role_passwords import VARIABLES, RolePasswords, address_for
 from adaptlab_db.secret_files import SUFFIX, secret
@@ -24,7 +25,7 @@ from adaptlab_stack.environment_file import environment_with
 from adaptlab_stack.errors import OpenToOthers
 from adaptlab_stack.ports import api_socket, port_of, url_of
 from adaptlab_stack.postgres import EmbeddedPostgres
-from adaptlab_stack.process import ProcessSpec, StopStep
+from adaptlab_stack.process import WITHOUT_BYTE_CODE, ProcessSpec, StopStep
 from adaptlab_stack.supervisor import ROOM_SECONDS, StopRequested, Supervisor
 from adaptlab_stack.supervisor_requests import Requests
 from adaptlab_stack.valkey import EmbeddedValkey
@@ -186,6 +187,7 @@ def _start(
     supervisor.complete(parts.preparation)
     supervisor.start(parts.applications)
     plan.directory.announce(plan.endpoints.url)
+    plan.directory.remember(record_of(os.environ))
 
 
 def _reload(plan: _Plan, supervisor: Supervisor, report: Callable[[str], None]) -> None:
@@ -311,7 +313,7 @@ def _environment(
     endpoints: Endpoints, directory: DataDirectory, given: Mapping[str, str]
 ) -> Mapping[str, str]:
     files = {f"{name}{SUFFIX}" for name in (DATABASE_URL, BROKER_URL)}  # read here already
-    left_out = files | set(_role_passwords(given))
+    left_out = files | set(_role_passwords(given)) | {WITHOUT_BYTE_CODE}
     return {
         **{name: value for name, value in given.items() if name not in left_out},
         DATABASE_URL: endpoints.database_url,

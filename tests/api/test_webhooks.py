@@ -263,6 +263,7 @@ def test_the_page_creates_tests_switches_and_deletes(
     ("changes", "status", "said"),
     [
         ({"url": "https://10.0.0.1/"}, 422, "Address: 10.0.0.1 is not a public address"),
+        ({"url": "http://10.0.0.1/"}, 422, "_WEBHOOK_HTTP=allowed and ADAPTLAB_WEBHOOK_NETWORKS="),
         ({"url": ""}, 422, "Address: "),
         ({"event": []}, 422, "Events: "),
         ({"project": "elsewhere"}, 404, "Project: you cannot see"),

@@ -247,10 +247,13 @@ def test_a_wait_sees_the_end_of_a_job_that_is_cancelled_meanwhile(
     assert (found.state, found.succeeded) == ("cancelled", False)
 
 
-def test_a_wait_that_takes_too_long_ends(client: Client, base: None) -> None:
+def test_a_wait_that_takes_too_long_ends_and_shows_where_the_job_is(
+    client: Client, base: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = client.jobs.submit(an_adapt_document())
     with pytest.raises(errors.WaitTimedOut):
-        client.jobs.wait(job.id, timeout=0.2)
+        client.jobs.wait(job.id, timeout=0.2, progress=True)
+    assert "queued, position 1 in the queue cpu\n" in capsys.readouterr().err
 
 
 def a_tuned_job(client: Client, sessions: sessionmaker[Session], folder: Path) -> str:

@@ -12,7 +12,10 @@ from adaptlab.runs import events
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_client import Client, StudyView
 from adaptlab_stack import demo_study
-from adaptlab_stack.demo import PATIENCE, SECONDS_BETWEEN_LINES, DemoProgress, Lines
+from adaptlab_stack.data_directory import DataDirectory, Endpoints, StackState
+from adaptlab_stack.demo import MOST_STARTS, SECONDS_BETWEEN_LINES, DemoProgress, Lines
+from adaptlab_stack.signs_of_life import SILENCE_SECONDS
+from adaptlab_stack.stack import Stack
 
 Sessions = sessionmaker[Session]
 MOST_LINES, WIDTH = 19, 80
@@ -109,24 +112,45 @@ def test_without_a_terminal_progress_is_lines() -> None:
     ]  # fmt: skip
 
 
-def test_a_demo_without_a_worker_ends_with_the_end_of_its_log() -> None:
+def test_a_demo_gives_up_on_a_silent_worker_with_the_end_of_its_log(tmp_path: Path) -> None:
     now = 0.0
     shown: list[StudyView] = []
-    log = "\n".join(f"line {number}" for number in range(9))
-    tell = DemoProgress(shown.append, {"worker": log}.__getitem__, lambda: now)
-    tell(a_study_answer(name="demo", jobs={"queued": 6, "running": 0}))
-    now = PATIENCE + 1
-    with pytest.raises(demo_study.StudyFailed, match=r"in 120 s\. The end of its log:\nline 4\n"):
-        tell(a_study_answer(name="demo", jobs={"queued": 6, "running": 0}))
-    assert len(shown) == 2
+    show = DemoProgress(shown.append, a_stack(tmp_path, worker=0), lambda: now)
+    queued = a_study_answer(name="demo", jobs={"queued": 6, "running": 0})
+    show(queued)
+    now = SILENCE_SECONDS
+    (tmp_path / "logs" / "worker.log").write_text("\n".join(f"line {n}" for n in range(9)))
+    show(queued)
+    now = 2 * SILENCE_SECONDS + 1
+    with pytest.raises(demo_study.StudyFailed, match=r"silent for 301 s\. The.*log:\nline 4\n"):
+        show(queued)
+    assert len(shown) == 3
 
 
-def test_a_demo_waits_for_a_job_that_has_begun() -> None:
+def test_a_demo_gives_up_on_a_worker_that_keeps_ending(tmp_path: Path) -> None:
+    show = DemoProgress(lambda _: None, a_stack(tmp_path, worker=0))
+    queued = a_study_answer(name="demo", jobs={"queued": 6})
+    for start in range(MOST_STARTS):
+        a_stack(tmp_path, worker=start)
+        show(queued)
+    a_stack(tmp_path, worker=MOST_STARTS)
+    with pytest.raises(demo_study.StudyFailed, match="ended 3 times"):
+        show(queued)
+
+
+def test_a_demo_waits_for_a_job_that_has_begun(tmp_path: Path) -> None:
     now = 0.0
-    tell = DemoProgress(lambda _: None, {}.__getitem__, lambda: now)
-    tell(a_study_answer(name="demo", jobs={"queued": 5, "running": 1}))
-    now = PATIENCE + 1
-    tell(a_study_answer(name="demo", jobs={"queued": 6}))
+    show = DemoProgress(lambda _: None, a_stack(tmp_path, worker=0), lambda: now)
+    show(a_study_answer(name="demo", jobs={"queued": 5, "running": 1}))
+    now = SILENCE_SECONDS + 1
+    show(a_study_answer(name="demo", jobs={"queued": 6}))
+
+
+def a_stack(folder: Path, worker: int) -> Stack:
+    """A stack that names this process as its worker."""
+    directory = DataDirectory.open(folder)
+    directory.write_state(StackState(Endpoints("", "", ""), {"worker": worker}))
+    return Stack.attach(directory, 0)
 
 
 def the_pretraining_ends(sessions: Sessions, folder: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from adaptlab_client.errors import NoServer, ServerStarting
+from adaptlab_client.transport.credentials import keep
 from adaptlab_client.transport.discovery import discover
+from adaptlab_client.transport.last_server import record_of
 
 
 def a_data_directory(folder: Path, url: str | None = "http://127.0.0.1:8123") -> Path:
@@ -94,3 +96,19 @@ def test_a_server_that_is_still_starting_is_told_from_none(tmp_path: Path) -> No
     (directory / "lock").write_text("")
     with pytest.raises(NoServer, match="none was found"):
         discover(environment={"HOME": "/nowhere"}, start=tmp_path)
+
+
+@pytest.mark.parametrize(("older", "expected"), [("login", "http://last"), ("last", "http://b")])
+def test_the_later_of_a_start_and_a_login_is_meant(
+    older: str, expected: str, tmp_path: Path
+) -> None:
+    directory = a_data_directory(tmp_path / "data", "http://last")
+    (directory / "lock").write_text(str(os.getpid()))
+    known = {"HOME": str(tmp_path)}
+    files = {"login": keep(known, "http://b", "tb"), "last": record_of(known)}
+    files["last"].parent.mkdir(parents=True)
+    files["last"].write_text(str(directory))
+    os.utime(files[older], (0, 0))
+    assert discover(environment=known, start=tmp_path).url == expected
+    named = known | {"ADAPTLAB_URL": "http://a"}
+    assert discover(environment=named, start=tmp_path) == ("http://a", None)

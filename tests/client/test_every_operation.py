@@ -38,6 +38,7 @@ from typer.testing import Result
 import adaptlab_client.cli
 from adaptlab_api.app import create_app
 from adaptlab_client import Client
+from adaptlab_client.cli.contents import PLACES
 from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.main import application
 from adaptlab_client.transport.connection import Connection, Request
@@ -206,7 +207,10 @@ def commands(app: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def known() -> dict[str, Any]:
-    return dict(commands(typer.main.get_command(application())))
+    root: Any = typer.main.get_command(application())
+    for name in PLACES:
+        root.get_command(None, name)  # is loaded when it is named
+    return dict(commands(root))
 
 
 def read(example: str, variables: dict[str, str]) -> Line:

@@ -1,6 +1,7 @@
 """Signing in at the command line: where tokens are kept, and their use."""
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -165,3 +166,16 @@ def test_a_client_works_in_the_project_that_it_names(
     with Client(*address) as client:
         assert [found.id for found in client.jobs.list()] == [job.id]
         assert client.jobs.get(job.id).id == job.id
+
+
+def test_one_command_invites_a_person_and_prints_what_to_send_on(invoke: Invoke) -> None:
+    invite = ("users", "invite", "grace", "--project", "vision", "--role", "reader")
+    assert invoke(*invite).exit_code == 5, "nothing is created without the project"
+    assert "grace" not in invoke("users", "list").stdout
+    invoke("projects", "create", "vision")
+    done = invoke(*invite)
+    assert "as reader of the project vision" in done.stdout
+    (token,) = re.findall("al_[A-Za-z0-9_-]+", done.stdout)
+    assert "vision (reader)" in invoke("whoami", ADAPTLAB_TOKEN=token).stdout
+    again = invoke(*invite, "--output", "id")
+    assert (again.exit_code, "exists already" in again.stderr) == (0, True)

@@ -23,6 +23,7 @@ from tests.pages.visitors import (
 )
 
 from adaptlab.c_compiler import WHAT_IT_COSTS
+from adaptlab_answers.server import STARTING
 from adaptlab_api.app import create_app
 from adaptlab_db.tables import User, Worker
 from adaptlab_services.lifecycle import workers
@@ -160,6 +161,19 @@ def test_a_worker_that_takes_nothing_says_why_and_serves_no_queue(
     assert "unschedulable made-up process 1 the disk has 1 MiB left" in page
     assert "No live worker serves the queue “cpu”" in page
     assert "cpu 1 0 no worker" in page
+
+
+def test_a_worker_whose_trainer_is_not_ready_is_starting(
+    signed_in: TestClient, worker: MadeUpWorker, sessions: Sessions
+) -> None:
+    job = worker.submit(PRETRAINING)
+    with sessions.begin() as session:
+        (only,) = workers.recent(session)
+        workers.looks_for_work(session, only.id, STARTING)
+    for page in (shown(signed_in), signed_in.get(f"/jobs/{job.id}").text):
+        assert "The worker of the queue “cpu” is starting" in page
+        assert "No live worker serves" not in page
+    assert "starting made-up process 1 cpu" in shown(signed_in)
 
 
 def test_a_worker_that_was_not_heard_of_is_only_counted(

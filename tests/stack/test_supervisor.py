@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from adaptlab_stack.data_directory import trim_log
 from adaptlab_stack.disk_room import DiskRoom
 from adaptlab_stack.errors import StartFailed
 from adaptlab_stack.process import ProcessSpec, StopStep
+from adaptlab_stack.signs_of_life import SAMPLE_SECONDS, SignsOfLife, processor_seconds
 from adaptlab_stack.supervisor import Supervisor
 from adaptlab_stack.waiting import Polling
 
@@ -101,9 +103,32 @@ def test_a_failed_start_shows_the_end_of_the_log(bench: Bench):
         bench.supervisor.start([poor])
 
 
-def test_a_start_that_takes_too_long_fails(bench: Bench):
-    with pytest.raises(StartFailed, match="not ready after 0 s"):
-        bench.supervisor.start([bench.spec("slow", ready=never, start_seconds=0.2)])
+def test_a_silent_start_fails(bench: Bench):
+    silent = bench.spec("slow", "print('begun'); " + SLEEP, ready=never, silence_seconds=1)
+    with pytest.raises(StartFailed, match=r"slow is not ready.* neither written.*\nbegun"):
+        bench.supervisor.start([replace(silent, environment={"PYTHONUNBUFFERED": "1"})])
+
+
+def test_a_start_may_take_long_while_its_log_grows(bench: Bench):
+    code = "import time\nfor n in range(9): print(n, flush=True); time.sleep(0.3)\nopen('up', 'w')"
+    up = bench.folder / "up"
+    spec = bench.spec("slow", f"{code}; {SLEEP}", ready=up.exists, silence_seconds=2)
+    bench.supervisor.start([spec])
+    assert up.exists()
+
+
+def test_computing_is_a_sign_of_life(tmp_path: Path):
+    now = 0.0
+    signs = SignsOfLife(tmp_path / "log", lambda: now)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        assert signs.silence(busy.pid) == 0
+        while processor_seconds(busy.pid) < 1.5:
+            time.sleep(0.05)
+        now = SAMPLE_SECONDS
+        assert signs.silence(busy.pid) == 0
+        now = SAMPLE_SECONDS + 1
+        assert signs.silence(busy.pid) == 1
+        busy.kill()
 
 
 def test_a_refused_first_start_is_tried_again(bench: Bench):

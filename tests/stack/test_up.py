@@ -23,6 +23,8 @@ import psycopg
 import pytest
 import redis
 
+from adaptlab_client.errors import NoServer
+from adaptlab_client.transport.discovery import discover
 from adaptlab_stack import postgres, valkey
 from adaptlab_stack.data_directory import DataDirectory
 from adaptlab_stack.errors import (
@@ -89,7 +91,10 @@ def shared(
 ) -> Iterator[Stack]:
     """A stack in a new directory; tests leave all its processes running."""
     data = tmp_path_factory.mktemp("shared") / "a folder with 'spaces'"
-    with Stack.start(data, command=stand_in_up, workers=2, servers=2) as stack:
+    environment = {"PYTHONDONTWRITEBYTECODE": "1"}
+    with Stack.start(
+        data, command=stand_in_up, workers=2, servers=2, environment=environment
+    ) as stack:
         yield stack
 
 
@@ -113,7 +118,23 @@ def test_a_stack_says_where_it_is(shared: Stack):
 def test_workers_know_how_many_share_the_machine(shared: Stack):
     for name in ("worker", "worker-2"):
         process = psutil.Process(shared.processes[name].pid)
-        assert process.environ()["ADAPTLAB_WORKERS_PER_MACHINE"] == "2"
+        environment = process.environ()
+        assert environment["ADAPTLAB_WORKERS_PER_MACHINE"] == "2"
+        assert "PYTHONDONTWRITEBYTECODE" not in environment
+
+
+def test_a_command_finds_the_last_server_wherever_it_was_started(
+    tmp_path: Path, stand_in_up: tuple[str, ...]
+) -> None:
+    known = {"HOME": "/nowhere", "XDG_STATE_HOME": str(tmp_path / "state")}
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with Stack.start(data, command=stand_in_up, environment=known) as stack:
+        assert discover(environment=known, start=elsewhere) == (stack.url, "a-token")
+        assert discover(stack.url, environment=known, start=elsewhere).token == "a-token"
+        assert discover("http://other", environment=known, start=elsewhere).token is None
+    with pytest.raises(NoServer, match=f"started last, in {data}, is not running"):
+        discover(environment=known, start=elsewhere)
 
 
 def test_a_signal_stops_everything(

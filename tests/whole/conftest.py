@@ -54,7 +54,7 @@ def stack() -> Iterator[Stack]:
             "ADAPTLAB_COMPILE": None,
             **canaries.ENVIRONMENT,
         }
-        with Stack.start(folder / "data", environment=short, timeout=PATIENCE) as running:
+        with Stack.start(folder / "data", environment=short) as running:
             yield running
 
 

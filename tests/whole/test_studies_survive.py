@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.whole.conftest import PATIENCE, a_folder
+from tests.whole.conftest import a_folder
 
 from adaptlab_client import Client
 from adaptlab_stack.stack import Stack
@@ -142,24 +142,24 @@ def assert_nothing_lost_or_doubled(client: Client, study: str) -> None:
 def test_a_study_survives_its_supervisor_and_a_crash_of_everything(
     folder: Path, stack: Stack, eventually: Callable[[Callable[[], bool]], None]
 ):
-    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as first:
+    with Stack.start(folder, environment=OWN_SERVERS) as first:
         assert first.url != stack.url
         token = first.token
         with Client(first.url, token) as client:
             study = client.studies.create(STUDY)
             eventually(lambda: caught(first, client, "pretrain"))
         kill_the_supervisor(first)
-    with Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as second:
+    with Stack.start(folder, environment=OWN_SERVERS) as second:
         assert second.token == token
         with Client(second.url, token) as client:
             eventually(lambda: caught(second, client, "adapt"))
             assert client.base_models.get("inline").ready
         kill_everything(second)
     with (
-        Stack.start(folder, environment=OWN_SERVERS, timeout=PATIENCE) as third,
+        Stack.start(folder, environment=OWN_SERVERS) as third,
         Client(third.url, token) as client,
     ):
-        assert client.studies.wait(study.id, timeout=PATIENCE).state == "succeeded"
+        assert client.studies.wait(study.id).state == "succeeded"
         assert_nothing_lost_or_doubled(client, str(study.id))
     with Client(stack.url, stack.token) as beside:
         assert beside.health(), "the stack next door never noticed"

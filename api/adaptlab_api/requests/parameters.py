@@ -5,7 +5,7 @@ because two readers could use different values.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self, get_origin
@@ -19,6 +19,14 @@ from adaptlab.errors import InvalidSpec, Problem
 
 PROJECT = "project"
 """The parameter of every route, which the gate reads."""
+
+OTHER_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("limit", "per_page", "count", "size"), "page_size"),
+    **dict.fromkeys(("offset", "page", "cursor", "after"), "page_token"),
+    **dict.fromkeys(("sort", "sort_by", "order"), "order_by"),
+    **dict.fromkeys(("q", "query", "where"), "filter"),
+}
+"""Words of other interfaces for parameters of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,12 @@ def _repeated(name: str) -> Problem:
 
 
 def _unknown(name: str, known: Collection[str]) -> Problem:
+    word = OTHER_WORDS.get(name.lower(), "")
+    near = [word] if word in known else get_close_matches(name, known, n=1, cutoff=0.6)
     return Problem(
         pointer=f"/query/{name}",
         code="unknown_parameter",
         detail=f"There is no parameter {name[:64]!r} here.",
         allowed=tuple(sorted(known)),
-        nearest=tuple(get_close_matches(name, known, n=1, cutoff=0.6)),
+        nearest=tuple(near),
     )

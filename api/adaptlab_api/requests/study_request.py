@@ -45,7 +45,6 @@ def study_rules(opened: Resources) -> Rules:
 def _of_a_spec(member: str) -> Problem:
     detail = (
         f"{member!r} belongs to the spec of a study, but the body names a recipe, which has its "
-        "own spec. Leave out one of the two. To change a recipe, post the spec of its preset from "
-        "GET /v1/recipes/NAME."
+        "own spec. Leave out one of the two. To change a recipe, submit the spec of its preset."
     )
     return Problem(f"/{member}", "recipe_and_spec", detail)

@@ -125,6 +125,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "users create": ("adaptlab users create grace",),
     "projects list": ("adaptlab projects list",),
     "projects create": ("adaptlab projects create vision",),
+    "users invite": ("adaptlab users invite ada --project vision --role submitter",),
     "projects members": ("adaptlab projects members vision",),
     "projects add": ("adaptlab projects add vision grace --role reader",),
     "projects remove": ("adaptlab projects remove vision grace",),

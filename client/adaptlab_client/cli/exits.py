@@ -3,6 +3,7 @@
 Importing this module does not load the client: error classes are loaded only if there is an error.
 """
 
+import os
 from enum import IntEnum
 
 
@@ -69,6 +70,10 @@ def next_step(error: Exception) -> str | None:
     from adaptlab_client import errors as client
 
     if isinstance(error, client.Unauthorised) and error.status == 401:
+        if os.environ.get("ADAPTLAB_TOKEN"):
+            return (
+                "It is that of ADAPTLAB_TOKEN. Set another, or unset it and run `adaptlab login`."
+            )
         return "Run `adaptlab login` to store a valid token, or set ADAPTLAB_TOKEN."
     if isinstance(error, client.ServerUnreachable):
         return (

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
@@ -32,6 +33,11 @@ def extensions() -> dict[str, EntryPoint]:
 def every_extension() -> list[EntryPoint]:
     """Return all commands of other packages, with those whose extra is missing."""
     return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def is_ours(point: EntryPoint) -> bool:
+    """Return True if the command comes with an extra of this package."""
+    return _extra(point) is not None
 
 
 def load(point: EntryPoint) -> typer.Typer:
@@ -70,7 +76,7 @@ def missing_requirements(extra: str | None, package: str = DISTRIBUTION) -> tupl
 
 
 def _requirements(extra: str, package: str) -> Iterator[str]:
-    for line in distribution(package).requires or ():
+    for line in _lines(package):
         requirement, _, marker = line.partition(";")
         if not re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", marker):
             continue
@@ -79,6 +85,12 @@ def _requirements(extra: str, package: str) -> Iterator[str]:
             yield name
         for nested in extras if name == package else ():
             yield from _requirements(nested, package)
+
+
+@cache
+def _lines(package: str) -> tuple[str, ...]:
+    """Return the requirements of a package, which take long to parse."""
+    return tuple(distribution(package).requires or ())
 
 
 def _split(requirement: str) -> tuple[str, list[str]]:

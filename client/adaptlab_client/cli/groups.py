@@ -15,6 +15,7 @@ Run = Callable[..., None]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")]
 UrlOption = Annotated[str | None, typer.Option("--url", hidden=True)]
 ProjectOption = Annotated[str | None, typer.Option("--project", hidden=True)]
+SERVER = {"url": UrlOption, "project": ProjectOption}
 
 
 def group(name: str, purpose: str, commands: Mapping[str, Run]) -> typer.Typer:
@@ -45,13 +46,15 @@ def _with_shared(command: Run) -> Run:
     def run(*arguments: object, quiet: bool, **options: object) -> None:
         be_quiet(quiet or is_quiet())
         if asks:
-            url, project = (cast("str | None", options.pop(name)) for name in ("url", "project"))
-            name_server(cast("typer.Context", options["context"]), url, project)
+            named = {name: cast("str | None", options.pop(name)) for name in of_server}
+            context = cast("typer.Context", options["context"])
+            name_server(context, named.get("url"), named.get("project"))
         command(*arguments, **options)
 
     own = inspect.signature(command)
     asks = "context" in own.parameters
-    shared = {"quiet": QuietOption} | ({"url": UrlOption, "project": ProjectOption} if asks else {})
+    of_server = {name: kind for name, kind in SERVER.items() if name not in own.parameters}
+    shared = {"quiet": QuietOption} | (of_server if asks else {})
     last = [
         inspect.Parameter(
             name,

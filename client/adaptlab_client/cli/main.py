@@ -4,39 +4,71 @@ Importing this module and showing help loads neither httpx, pydantic nor any oth
 because a command line must start fast to be useful in loops.
 """
 
+import gc
 import os
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, version
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from adaptlab_client.cli.contents import FIRST, OTHERS, PLACES, SECTIONS
 from adaptlab_client.cli.exits import ExitCode, exit_code, next_step
-from adaptlab_client.cli.extensions import extensions, load, summary
+from adaptlab_client.cli.extensions import extensions, is_ours, load, summary
 from adaptlab_client.cli.groups import QuietOption, add
 
 
 class Root(TyperGroup):
-    """The root of the tree: adds other packages' commands, handles errors."""
+    """The root of the tree: loads commands when they are named, handles errors."""
 
     # Typer keeps the types of contexts and commands private, so they are `Any` below.
+    @cached_property
+    def _others(self) -> dict[str, EntryPoint]:
+        return extensions()
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return our own commands, then those of other packages."""
-        return [*super().list_commands(ctx), *extensions()]
+        return [*PLACES, *self._others]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or the stub of one of another package."""
+        if cmd_name in PLACES and cmd_name not in self.commands:
+            self.commands[cmd_name] = typer.main.get_command(_built(cmd_name))
         own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in (others := extensions()):
+        if own is not None or cmd_name not in self._others:
             return own
         stub = typer.Typer(add_completion=False, rich_markup_mode=None)
-        stub.command(cmd_name, help=summary(others[cmd_name]))(_not_loaded)
+        stub.command(cmd_name, help=summary(self._others[cmd_name]))(_not_loaded)
         return typer.main.get_command(stub)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by subject."""
+        names = self.list_commands(ctx)
+        width = max(map(len, names))
+        limit = formatter.width - width - 6
+        for title, section in _sections(self._others).items():
+            rows = [
+                (name.ljust(width), self.get_command(ctx, name).get_short_help_str(limit))
+                for name in section
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run; here a command of another package is loaded."""
+        if args[0] in PLACES:
+            return super().resolve_command(ctx, args)
+        if args[0] not in self._others and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.list_commands(ctx))
+            nearest = " or ".join(f"`adaptlab {name}`" for name in near)
+            step = f"Did you mean {nearest}?" if nearest else "`adaptlab --help` lists all."
+            ctx.fail(f"There is no command {args[0]!r}. {step}")
         name, command, rest = super().resolve_command(ctx, args)
-        point = None if name in self.commands else extensions().get(name or "")
+        point = self._others.get(name or "")
         if point is not None:
             command = typer.main.get_command(load(point))
             command.name = name
@@ -72,34 +104,6 @@ def leave(error: Exception) -> NoReturn:
 
 def application() -> typer.Typer:
     """Return the whole command line, without other packages' commands."""
-    from adaptlab_client.cli.commands import (
-        answers,
-        attention,
-        audit,
-        base_models,
-        bundle,
-        catalogue,
-        checkpoints,
-        compare,
-        completion,
-        datasets,
-        doctor,
-        jobs,
-        model_folders,
-        people,
-        recipes,
-        recommend,
-        results,
-        server,
-        signing_in,
-        slurm,
-        studies,
-        theory,
-        tokens,
-        uploads,
-        webhooks,
-    )
-
     app = typer.Typer(
         name="adaptlab",
         cls=Root,
@@ -116,45 +120,27 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for subcommands in (
-        jobs.application(),
-        studies.application(),
-        bundle.application(),
-        recipes.application(),
-        results.application(),
-        catalogue.budgets_application(),
-        base_models.application(),
-        model_folders.application(),
-        datasets.application(),
-        checkpoints.application(),
-        uploads.application(),
-        theory.application(),
-        tokens.application(),
-        people.users_application(),
-        people.projects_application(),
-        webhooks.application(),
-        audit.application(),
-        server.application(),
-    ):
-        app.add_typer(subcommands)
-    for name, command in {
-        "login": signing_in.login,
-        "logout": signing_in.logout,
-        "whoami": signing_in.whoami,
-        "compare": compare.compare,
-        "recommend": recommend.recommend,
-        "answers": answers.answers,
-        "attention": attention.attention,
-        "methods": catalogue.methods,
-        "tasks": catalogue.tasks,
-        "families": catalogue.families,
-        "workers": server.workers,
-        "doctor": doctor.doctor,
-        "sbatch-script": slurm.sbatch_script,
-        "completion": completion.completion,
-    }.items():
-        add(app, name, command)
     return app
+
+
+def _built(name: str) -> typer.Typer:
+    """Return the application of one of our commands."""
+    module, _, attribute = PLACES[name].partition(":")
+    place: Any = getattr(import_module(f"adaptlab_client.cli.commands.{module}"), attribute)
+    if attribute.endswith("application"):
+        return place()
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    add(app, name, place)
+    return app
+
+
+def _sections(others: Mapping[str, EntryPoint]) -> Mapping[str, Sequence[str]]:
+    """Return the names of all commands by section."""
+    ours = [name for name, point in others.items() if is_ours(point)]
+    foreign = [name for name in others if name not in ours]
+    sections = {title: [*names] for title, names in SECTIONS.items()}
+    sections[OTHERS] = [*sorted(ours, key=lambda name: name not in FIRST), *sections[OTHERS]]
+    return sections | ({"Other packages": foreign} if foreign else {})
 
 
 def run() -> None:
@@ -162,6 +148,7 @@ def run() -> None:
     from adaptlab_client.cli.commands.completion import PROGRAM, VARIABLE, prepare
     from adaptlab_client.cli.process import kind_to_its_streams
 
+    gc.set_threshold(100_000)  # imports create many objects, of which none is garbage
     prepare()
     with kind_to_its_streams():
         application()(prog_name=PROGRAM, complete_var=VARIABLE)
@@ -178,7 +165,7 @@ def _root(
     url: Annotated[
         str | None,
         typer.Option(
-            help="Address of the server. Default: ADAPTLAB_URL, else the server started here."
+            help="Address of the server. Default: ADAPTLAB_URL, else the server started last."
         ),
     ] = None,
     project: Annotated[

@@ -12,7 +12,7 @@ from adaptlab.c_compiler import COMPILERS, WHAT_IT_COSTS, c_compiler
 from adaptlab.control_groups import delegated_group
 from adaptlab.values import Value
 from adaptlab_answers.people import Me
-from adaptlab_answers.server import Expiry
+from adaptlab_answers.server import STARTING, Expiry
 from adaptlab_client.client import Client
 from adaptlab_client.errors import (
     ApiError,
@@ -188,6 +188,8 @@ def of_expiry(expiry: Expiry) -> CheckResult:
 def _workers(client: Client) -> CheckResult:
     live = [worker for worker in client.server.workers() if worker.live]
     able = [worker for worker in live if worker.unschedulable is None]
+    if not able and any(worker.unschedulable == STARTING for worker in live):
+        return _ok("workers", "starting")
     if not live:
         return _warn("workers", "none is live", "Jobs wait until an `adaptlab worker` is started.")
     if not able:

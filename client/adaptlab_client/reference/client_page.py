@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 
 import adaptlab_client
 from adaptlab.values import Value
@@ -24,8 +25,10 @@ def client_page() -> str:
     """Return the text of the page."""
     client = class_source(CLIENT, "Client")
     parts = [HEADER, f"## Client\n\n{_code('Client' + client.constructor)}\n\n{client.about}\n"]
-    parts += [_method("client", member) for member in client.methods if member.name != "close"]
-    for kind, attributes in _attributes().items():
+    resources = _resources()
+    hidden = {"close", *(name for attributes in resources.values() for name in attributes)}
+    parts += [_method("client", member) for member in client.methods if member.name not in hidden]
+    for kind, attributes in resources.items():
         parts.append(_resource(attributes, kind))
     parts.append("## Answers\n")
     errors, answers = _public()
@@ -35,14 +38,14 @@ def client_page() -> str:
     return "\n".join(parts)
 
 
-def _attributes() -> dict[str, list[str]]:
-    """Return the public attributes of a client by the names of their classes."""
+def _resources() -> dict[str, list[str]]:
+    """Return the resources of a client by the names of their classes."""
+    resources: dict[str, list[str]] = {}
     with adaptlab_client.Client("http://127.0.0.1:9", "nobody") as client:
-        public = {name: part for name, part in vars(client).items() if not name.startswith("_")}
-    attributes: dict[str, list[str]] = {}
-    for name, part in public.items():
-        attributes.setdefault(type(part).__name__, []).append(name)
-    return attributes
+        for name, member in vars(adaptlab_client.Client).items():
+            if isinstance(member, cached_property):
+                resources.setdefault(type(getattr(client, name)).__name__, []).append(name)
+    return resources
 
 
 def _resource(attributes: Sequence[str], kind: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from adaptlab_client.cli import exits
+from adaptlab_client.cli.contents import PLACES
 from adaptlab_client.cli.examples import EXAMPLES
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.extensions import every_extension, load, summary
@@ -46,8 +47,9 @@ Text from other users is safe to print: control characters are made visible, and
 spreadsheet would read as a formula gets a leading quote.
 
 Server address, in order: `--url`, ADAPTLAB_URL, the server started in this folder or a parent
-folder, the server of the last `adaptlab login`. Token, in order: ADAPTLAB_TOKEN, the token that
-`adaptlab login` stored. Ctrl-C ends only the wait of a command; jobs and studies continue.
+folder, the server that you started last or, if later, that of `adaptlab login`. Token, in order:
+ADAPTLAB_TOKEN, the token that `adaptlab login` stored. Ctrl-C ends only the wait of a command; jobs
+and studies continue.
 
 `eval "$(adaptlab completion bash)"` completes commands and options in the shell, and ids and names
 if a server answers. Use the same with zsh, and `adaptlab completion fish | source` for fish.
@@ -61,7 +63,7 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(application())
     context = root.context_class(root, info_name="adaptlab", resilient_parsing=True)
     parts = [HEADER, _exit_codes(), "## adaptlab\n", _parameters(root, context)]
-    parts += [_command(command, context, name, 2) for name, command in root.commands.items()]
+    parts += [_command(root.get_command(context, name), context, name, 2) for name in PLACES]
     parts.append(
         "## Commands that come with extras\n\n`api`, `beat` and `migrate` come with "
         "`adaptlab[server]`, `worker` with `adaptlab[worker]`, the others with `adaptlab[stack]`.\n"

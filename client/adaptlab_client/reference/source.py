@@ -50,7 +50,7 @@ def class_source(module: str, name: str) -> ClassSource:
 
 def home_of(module: str, name: str) -> str:
     """Return the module that `module` imports `name` from, or `module` itself."""
-    for node in _tree(module).body:
+    for node in ast.walk(_tree(module)):
         if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
             return node.module or ""
     return module

@@ -137,12 +137,19 @@ class Jobs(JobResults):
         *,
         timeout: float | None = None,
         on_progress: Callable[[JobView], None] | None = None,
+        progress: bool = False,
     ) -> JobView:
         """Wait until the job has ended, successfully or not, and return it.
 
-        `on_progress` is called with the job about once a second. Outages of up to five minutes are
-        tolerated. Raises `WaitTimedOut` after `timeout` seconds.
+        `on_progress` is called with the job about once a second; with `progress`, its place in the
+        queue and its steps are shown on stderr. Outages of up to five minutes are tolerated. Raises
+        `WaitTimedOut` after `timeout` seconds.
         """
+        if progress and on_progress is None:
+            from adaptlab_client.display.job_progress import job_progress
+
+            with job_progress() as show:
+                return next(self.as_ended([job_id], timeout=timeout, on_progress=show))
         return next(self.as_ended([job_id], timeout=timeout, on_progress=on_progress))
 
     def as_ended(

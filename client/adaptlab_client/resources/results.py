@@ -34,10 +34,13 @@ class ResultQueries:
     ) -> ResultTable:
         """Return at most `limit` results that match, by default newest first.
 
+        `list` is another name of this method.
         `-` before the name in `order_by` sorts in descending order. Results without that field are
         left out.
         """
         return self._table("results", filter, fields, order_by, limit)
+
+    list = query
 
     def heads(
         self,

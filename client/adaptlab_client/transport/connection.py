@@ -149,7 +149,7 @@ class Connection:
             return read(answer, response.content)
         except ValidationError as error:
             raise UnexpectedAnswer(
-                f"The answer of {self.server.url}{request.path} is not that of an adaptlab server "
+                f"The answer of {self.server.url} is not that of an adaptlab server "
                 f"of this version: {error.error_count()} errors, such as "
                 f"{error.errors()[0]['msg']!r}. Check the address, or update the client."
             ) from error

@@ -8,7 +8,8 @@ from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 from adaptlab_client.errors import NoServer, ServerStarting
-from adaptlab_client.transport.credentials import read
+from adaptlab_client.transport.credentials import place, read
+from adaptlab_client.transport.last_server import last_server
 
 DATA_DIRECTORY = ".adaptlab"
 
@@ -31,9 +32,11 @@ def discover(
 
     The variables are ADAPTLAB_URL and ADAPTLAB_TOKEN. The files are `server.json` and `token` in
     the data directory of `adaptlab up`: ADAPTLAB_DATA_DIR, else `.adaptlab` in `start` (by default
-    the working directory), in a parent of it, or in the home directory. A token from a data
-    directory is used only for the server named there, so a different ADAPTLAB_URL never receives
-    it. A token stored by `adaptlab login` takes precedence over it.
+    the working directory), in a parent of it, or in the home directory. Without them, it is the
+    server that the user started last if it runs, or the one of a later `adaptlab login`.
+
+    A token from a data directory is used only for the server named there, so a different
+    ADAPTLAB_URL never receives it. A token stored by `adaptlab login` takes precedence over it.
 
     Raises:
         NoServer: no server is named, or its address is invalid.
@@ -42,25 +45,59 @@ def discover(
     """
     variables = os.environ if environment is None else environment
     directory = _data_directory(variables, start or Path.cwd())
-    recorded = _recorded_url(directory) if directory else None
     stored = _StoredTokens(variables)
-    address = url or variables.get("ADAPTLAB_URL") or recorded or stored.latest
+    named = url or variables.get("ADAPTLAB_URL")
+    last = None
+    if directory is None or not (_recorded_url(directory) or _is_held(directory)):
+        last = _last_directory(variables)
+    if last and _is_held(last) and (named or _is_later_than_login(variables)):
+        directory = last
+    recorded = _recorded_url(directory) if directory else None
+    address = named or recorded or stored.latest
     if not address:
-        if directory and _is_held(directory):
-            raise ServerStarting(
-                f"The server of {directory} is starting or stopping. Wait until `adaptlab up` "
-                "prints its address, and try again."
-            )
-        raise NoServer(
-            "No server was named and none was found. Start one here with `adaptlab up`, or set "
-            "ADAPTLAB_DATA_DIR to the folder of a server on this machine. For a server "
-            "elsewhere, set ADAPTLAB_URL, and run `adaptlab login` or set ADAPTLAB_TOKEN."
-        )
+        raise _none_found(directory, last, is_named=bool(variables.get("ADAPTLAB_DATA_DIR")))
     address = _checked(address)
     token = token or variables.get("ADAPTLAB_TOKEN") or stored.token(address)
     if not token and directory and _belongs(directory, address, recorded, variables):
         token = _recorded_token(directory)
     return ServerAddress(address, token or None)
+
+
+def _last_directory(environment: Mapping[str, str]) -> Path | None:
+    """Return the directory of the last server, unless another one is named."""
+    last = last_server(environment)
+    if last is None or environment.get("ADAPTLAB_DATA_DIR") or not _is_trusted(last.directory):
+        return None
+    return last.directory
+
+
+def _is_later_than_login(environment: Mapping[str, str]) -> bool:
+    last, login = last_server(environment), place(environment)
+    return last is not None and (not login.exists() or last.started >= login.stat().st_mtime)
+
+
+def _none_found(directory: Path | None, last: Path | None, *, is_named: bool) -> NoServer:
+    if directory and _is_held(directory):
+        return ServerStarting(
+            f"The server of {directory} is starting or stopping. Wait until `adaptlab up` "
+            "prints its address, and try again."
+        )
+    if last:
+        return NoServer(
+            f"The server that you started last, in {last}, is not running. Start it again with "
+            f"`adaptlab up --data-dir '{last}'`. For another server, set ADAPTLAB_URL or run "
+            "`adaptlab login --url URL`."
+        )
+    if is_named:
+        return NoServer(
+            f"No server runs in {directory}, which ADAPTLAB_DATA_DIR names. Start one there with "
+            "`adaptlab up`, or correct or unset the variable."
+        )
+    return NoServer(
+        "No server was named and none was found. Start one here with `adaptlab up`, or set "
+        "ADAPTLAB_DATA_DIR to the folder of a server on this machine. For a server "
+        "elsewhere, set ADAPTLAB_URL, and run `adaptlab login` or set ADAPTLAB_TOKEN."
+    )
 
 
 class _StoredTokens:

@@ -13,7 +13,7 @@ from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import Numbers
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab.weights.huggingface import LARGEST_JSON, PICKLES, json_object
-from adaptlab.weights.model_folder import ModelFile
+from adaptlab.weights.model_file import ModelFile
 from adaptlab.weights.numbers import numbers
 from adaptlab.weights.placed_folder import PlacedFolder
 from adaptlab.weights.weights_file import (

@@ -7,15 +7,17 @@ items adds to its uncertainty is known, also of metrics that are no means over i
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Needs = Literal["labels", "likelihood", "answers"]
 """What a metric is computed from: right and given labels, the loss of the right answers, or decoded
@@ -58,14 +60,14 @@ class Metric(ABC):
     axis_factor: ClassVar[float] = 100.0
 
     @abstractmethod
-    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return the values of sums of statistics, [..., column] to [...]."""
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         """Return the statistics of a given answer, if the metric needs answers."""
         raise NotImplementedError(f"{self.name} does not compare answers.")
 
-    def summed(self, statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return what is summed of items' statistics, [item, column].
 
         By default it is the statistics themselves.
@@ -73,15 +75,15 @@ class Metric(ABC):
         return statistics
 
     def without(
-        self, total: NDArray[np.float64], parts: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+        self, total: "NDArray[np.float64]", parts: "NDArray[np.float64]"
+    ) -> "NDArray[np.float64]":
         """Return the values without each part of the items.
 
         Shapes are [column], and [part, column] to [part].
         """
         return self.of_sums(total - parts)
 
-    def value(self, statistics: NDArray[np.float64]) -> float:
+    def value(self, statistics: "NDArray[np.float64]") -> float:
         """Return the value of some items' statistics, [item, column]."""
         return float(self.of_sums(self.summed(statistics).sum(axis=0)))
 
@@ -111,7 +113,7 @@ class Metric(ABC):
             return kept[self.name]
         return self.of_earlier(task, confusion, loss)
 
-    def scaled(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scaled(self, value: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return values on the scale of tests, where more is better."""
         return value
 
@@ -144,6 +146,8 @@ class Metric(ABC):
         return low, high
 
     def _on_scale(self, value: float) -> float:
+        import numpy as np  # as in the names of types: answers are read without it
+
         return float(self.scaled(np.array(value)))
 
     @property

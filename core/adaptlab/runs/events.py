@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.splits import Split
 from adaptlab.runs.phases import Phase
 from adaptlab.runs.theory_report import Check
 from adaptlab.values import Value
+
+if TYPE_CHECKING:
+    from adaptlab.plugins.metric import Metric
 
 ReplicateStatus = Literal["completed", "stopped", "diverged", "eliminated"]
 """`stopped` means early stopping; the replicate is as valid as a completed one. `eliminated` means
@@ -33,7 +35,7 @@ def rung_curve(metric: str) -> str:
     return f"rung_{metric}"
 
 
-def validation_curve(metric: Metric) -> str:
+def validation_curve(metric: "Metric") -> str:
     """Return the curve of a metric that early stopping follows."""
     return f"validation_{metric.name}"
 
@@ -43,6 +45,8 @@ def curves() -> Mapping[str, tuple[float, float]]:
     """Return the curves of a training, with the limits of their values."""
     found = {"train_loss": _LOSS, "validation_loss": _LOSS}
     found |= dict.fromkeys(("validation_accuracy", "rung_accuracy"), _SHARE)
+    from adaptlab.plugins.metric import metrics  # loads the plug-ins, as answers need not
+
     for metric in metrics():
         if metric.is_share:
             found[validation_curve(metric)] = _SHARE

@@ -1,15 +1,17 @@
 """Budget solver: the largest configuration within a budget."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from adaptlab.errors import InfeasibleBudget, InvalidSpec, Problem
-from adaptlab.plugins.method import Method
-from adaptlab.plugins.shapes import ModelShape
-from adaptlab.plugins.sites import missing_sites
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, UNITS, BudgetAxis
 from adaptlab.values import Value
+
+if TYPE_CHECKING:
+    from adaptlab.plugins.method import Method
+    from adaptlab.plugins.shapes import ModelShape
 
 BYTES_PER_SCALAR = 4
 
@@ -50,18 +52,18 @@ class BudgetVector(Value):
 class Solution:
     """A fully configured method with its cost on one model."""
 
-    method: Method
+    method: "Method"
     budget: BudgetVector
 
 
-def trainable_parameters(method: Method, shape: ModelShape) -> int:
+def trainable_parameters(method: "Method", shape: "ModelShape") -> int:
     """Return the number of trainable parameters of a resolved configuration."""
     return method.trained_scalars(shape)
 
 
 def solve(
-    method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis = PARAMETERS
-) -> Method:
+    method: "Method", shape: "ModelShape", budget: int | None, axis: BudgetAxis = PARAMETERS
+) -> "Method":
     """Return the largest configuration of `method` within a budget on an axis.
 
     A size that the spec sets is kept and only checked.
@@ -75,21 +77,23 @@ def solve(
     return fit(method, shape, budget, axis)
 
 
-def check_method(method: Method, shape: ModelShape) -> None:
+def check_method(method: "Method", shape: "ModelShape") -> None:
     """Raise `InvalidSpec` if the model does not support the configuration."""
+    from adaptlab.plugins.sites import missing_sites  # loads the plug-ins, as answers need not
+
     if problems := method.problems(shape) or missing_sites(method, shape):
         raise InvalidSpec(*problems)
 
 
-def check_axis(method: Method, axis: BudgetAxis) -> None:
+def check_axis(method: "Method", axis: BudgetAxis) -> None:
     """Raise `InvalidSpec` if a budget on this axis cannot size the method."""
     if method.size_is_free() and not method.is_sized_by(axis):
         raise _unsized(method, axis)
 
 
 def fit(
-    method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis = PARAMETERS
-) -> Method:
+    method: "Method", shape: "ModelShape", budget: int | None, axis: BudgetAxis = PARAMETERS
+) -> "Method":
     """Return the solution for a method that both checks have accepted.
 
     Raises:
@@ -103,7 +107,7 @@ def fit(
     return method.within(shape, budget, axis)
 
 
-def check_fit(method: Method, shape: ModelShape, budget: int | None, axis: BudgetAxis) -> None:
+def check_fit(method: "Method", shape: "ModelShape", budget: int | None, axis: BudgetAxis) -> None:
     """Raise `InfeasibleBudget` if a configuration exceeds the budget."""
     cost = method.cost(shape, axis)
     if budget is not None and cost > budget:
@@ -111,7 +115,7 @@ def check_fit(method: Method, shape: ModelShape, budget: int | None, axis: Budge
 
 
 def budget_vector(
-    method: Method, shape: ModelShape, requested: int | None, axis: BudgetAxis = PARAMETERS
+    method: "Method", shape: "ModelShape", requested: int | None, axis: BudgetAxis = PARAMETERS
 ) -> BudgetVector:
     """Return the cost of a resolved configuration."""
     tensors = {name: tensor.size for name, tensor in method.trained(shape).items()}
@@ -131,7 +135,7 @@ def budget_vector(
     )
 
 
-def whole_model(shape: ModelShape) -> BudgetVector:
+def whole_model(shape: "ModelShape") -> BudgetVector:
     """Return the cost of a model that is trained as a whole."""
     tensors = {name: tensor.size for name, tensor in shape.tensors.items()}
     return BudgetVector(
@@ -145,7 +149,7 @@ def whole_model(shape: ModelShape) -> BudgetVector:
     )
 
 
-def _missing(method: Method) -> InvalidSpec:
+def _missing(method: "Method") -> InvalidSpec:
     return InvalidSpec(
         Problem(
             pointer="/budget",
@@ -155,7 +159,7 @@ def _missing(method: Method) -> InvalidSpec:
     )
 
 
-def _unsized(method: Method, axis: BudgetAxis) -> InvalidSpec:
+def _unsized(method: "Method", axis: BudgetAxis) -> InvalidSpec:
     sizes = f"its {method.size_knob}" if method.size_knob else "the sizes of its parts"
     other = TOKENS if axis == PARAMETERS else PARAMETERS
     detail = (
@@ -165,7 +169,7 @@ def _unsized(method: Method, axis: BudgetAxis) -> InvalidSpec:
     return InvalidSpec(Problem(f"/budget/{axis}", "budget_of_other_axis", detail))
 
 
-def _infeasible(method: Method, budget: int, least: int, axis: BudgetAxis) -> InfeasibleBudget:
+def _infeasible(method: "Method", budget: int, least: int, axis: BudgetAxis) -> InfeasibleBudget:
     return InfeasibleBudget(
         Problem(
             pointer=f"/budget/{axis}",

@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.budget import BudgetVector
-from adaptlab.values import AUTO, Auto, Name, Value
-from adaptlab.weights.model_folder import ModelFile
+from adaptlab.values import AUTO, Auto, Name, Queue, Value
+from adaptlab.weights.model_file import ModelFile
 from adaptlab.wording import value_excerpt
 
 SPEC_VERSION = 2
@@ -31,7 +31,6 @@ Label = Annotated[str, Field(max_length=256)]
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 MOST_LABELS = 32
 Labels = Annotated[dict[LabelName, Label], Field(max_length=MOST_LABELS)]
-Queue = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Choice(Value):

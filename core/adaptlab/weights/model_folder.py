@@ -12,7 +12,6 @@ from adaptlab.errors import BadModelFolder, BadWeightsFile
 from adaptlab.text.chat import CONFIG_FILE, TEMPLATE_FILE
 from adaptlab.text.folder_tokeniser import GENERATION, check_end
 from adaptlab.text.tokeniser import FILE as TOKENISER
-from adaptlab.values import Value
 from adaptlab.weights.folder_files import FolderFiles, PlainFolder
 from adaptlab.weights.huggingface import (
     CONFIG,
@@ -23,6 +22,7 @@ from adaptlab.weights.huggingface import (
     unreadable,
     weight_files,
 )
+from adaptlab.weights.model_file import ModelFile
 from adaptlab.weights.preprocessor import PREPROCESSOR, read_preprocessor
 from adaptlab.weights.weights_file import (
     LENGTH_BYTES,
@@ -32,19 +32,6 @@ from adaptlab.weights.weights_file import (
     WeightsFile,
     read_header_of,
 )
-
-
-class ModelFile(Value):
-    """A file of a model folder at the time when the job was created.
-
-    `digest` is the SHA-256 of a small file, or of the header and samples of a file of weights; see
-    `fingerprint`.
-    """
-
-    name: str
-    size: int
-    digest: str
-
 
 AGAIN = "copy all of them again from where it is published"
 SAMPLE_BYTES = 4096

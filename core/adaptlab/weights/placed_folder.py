@@ -6,10 +6,10 @@ from pathlib import Path
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.values import Value
+from adaptlab.weights.model_file import ModelFile
 from adaptlab.weights.model_folder import (
     TEXT_FILES,
     CheckedFolder,
-    ModelFile,
     check_folder,
     fingerprint,
 )

@@ -16,8 +16,8 @@ from adaptlab.runs.events import (
     TrainingSaved,
 )
 from adaptlab.runs.inputs import NeededInputs
-from adaptlab.specs.spec import Queue, ResolvedSpec
-from adaptlab.values import Value
+from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.values import Queue, Value
 from adaptlab_services.lifecycle.held_leases import Claim
 from adaptlab_services.lifecycle.transitions import LONGEST_ERROR, Reason
 

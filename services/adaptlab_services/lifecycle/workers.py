@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -18,12 +20,13 @@ from sqlalchemy import (
     literal,
     null,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from adaptlab_answers.server import WorkerLoad, WorkerView
+from adaptlab_answers.server import STARTING, WorkerLoad, WorkerView
 from adaptlab_db.tables import Job, Token, Worker
 from adaptlab_services.lifecycle import webhook_events
 
@@ -128,10 +131,33 @@ def load_of(worker: Worker) -> WorkerLoad | None:
 
 
 def live_queues(session: Session) -> tuple[str, ...]:
-    """Return the queues from which some live worker takes jobs, sorted."""
+    """Return the queues from which some live worker takes jobs or is about to."""
     queue = func.unnest(Worker.queues).label("queue")
-    takes_jobs = is_live() & Worker.unschedulable.is_(None)
+    takes_jobs = is_live() & func.coalesce(Worker.unschedulable == STARTING, true())
     return tuple(session.scalars(select(queue).where(takes_jobs).distinct().order_by(queue)))
+
+
+class UnservedQueue(NamedTuple):
+    """A queue from which no worker takes jobs yet."""
+
+    name: str
+    is_starting: bool
+
+
+def unserved(session: Session, wanted: AbstractSet[str]) -> tuple[UnservedQueue, ...]:
+    """Return those of these queues from which no live worker takes jobs."""
+    starting = _starting_queues(session)
+    names = wanted - {*live_queues(session)} | wanted & starting
+    return tuple(UnservedQueue(name, name in starting) for name in sorted(names))
+
+
+def _starting_queues(session: Session) -> frozenset[str]:
+    """Return the queues whose live workers are all starting."""
+    queue = func.unnest(Worker.queues).label("queue")
+    starts = func.coalesce(Worker.unschedulable == STARTING, false()).label("starts")
+    each = select(queue, starts).where(is_live()).subquery()
+    query = select(each.c.queue).group_by(each.c.queue).having(func.bool_and(each.c.starts))
+    return frozenset(session.scalars(query))
 
 
 def queues_without_gpu(session: Session) -> frozenset[str]:

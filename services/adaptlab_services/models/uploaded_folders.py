@@ -27,10 +27,10 @@ from adaptlab.weights.huggingface import (
     pickle_refusal,
     read_description,
 )
+from adaptlab.weights.model_file import ModelFile
 from adaptlab.weights.model_folder import (
     TEXT_FILES,
     CheckedFolder,
-    ModelFile,
     check_files,
     fingerprint,
 )

@@ -24,6 +24,7 @@ Role = Literal["reader", "submitter", "operator", "admin"]
 T = TypeVar("T")
 
 DEFAULT_PROJECT = "default"
+MOST_NAMED = 20
 CEILINGS: dict[str, Role] = {"read": "reader", "submit": "operator", "admin": "admin"}
 """The highest role that each scope of a token allows its user."""
 
@@ -84,9 +85,9 @@ def access_of(session: Session, principal: Principal, asked: str | None = None) 
     if principal.project_id is not None:
         projects = [project for project in projects if project[0] == principal.project_id]
     if asked is not None and asked not in {name for _, name, _ in projects}:
-        detail = (
-            f"You are not a member of a project {asked!r}. GET /v1/projects lists your projects."
-        )
+        names = [name for _, name, _ in projects]
+        yours = ", ".join(names[:MOST_NAMED]) + (" …" if len(names) > MOST_NAMED else "")
+        detail = f"You are not a member of a project {asked!r}. Your projects: {yours or 'none'}."
         raise InvalidSpec(Problem("/query/project", "unknown_project", detail))
     lowered: list[tuple[int, Role]] = []
     if ceiling is not None:

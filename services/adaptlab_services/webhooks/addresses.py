@@ -61,11 +61,23 @@ class AddressRules:
         A name is not resolved, because it can change.
         """
         scheme, host = _parts(url)
+        settings: list[str] = []
         if scheme == "http" and not self.allows_http:
+            settings.append("ADAPTLAB_WEBHOOK_HTTP=allowed")
+        refused = [*dict.fromkeys(one for one in _numeric(host) if not self.allows(one))]
+        if settings and not refused:
             raise AddressRefused(
-                "The address starts with http. This server sends to https addresses only."
+                "The address starts with http. This server sends to https addresses only, unless "
+                f"an operator sets {settings[0]}."
             )
-        for address in _numeric(host):
+        if refused and settings:
+            networks = ",".join(str(ip_network(str(address))) for address in refused)
+            raise AddressRefused(
+                f"{refused[0]} is not a public address, and the address starts with http. An "
+                f"operator can allow both with {settings[0]} and "
+                f"ADAPTLAB_WEBHOOK_NETWORKS={networks}."
+            )
+        for address in refused:
             self.check(address)
 
     def check(self, address: Address) -> None:

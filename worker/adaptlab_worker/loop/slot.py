@@ -1,6 +1,7 @@
 """A slot: a thread with a warm trainer that claims one job at a time."""
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from adaptlab.runs.events import Allocation
+from adaptlab_answers.server import STARTING
 from adaptlab_services.errors import LedgerRefused, LedgerUnreachable
 from adaptlab_services.leases.leases import Ledger
 from adaptlab_services.lifecycle.held_leases import Claim
@@ -21,6 +23,8 @@ from adaptlab_worker.errors import TrainerGone
 from adaptlab_worker.loop.work_limits import Shift
 from adaptlab_worker.trainer.scratch import LARGEST_CACHE, AssetCache, Scratch
 from adaptlab_worker.trainer.trainer_process import TrainerOptions, TrainerProcess
+
+REPORT_SECONDS = 15.0
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +91,8 @@ class Slot:
     ) -> None:
         self._ledger = ledger
         self._worker_id = worker_id
+        self._has_looked = False
+        self._reported_at = -math.inf
         self._ring = ring
         self._options = options
         self._release_seconds = options.release_seconds
@@ -138,6 +144,21 @@ class Slot:
         finally:
             self._drop_trainer()
 
+    def _abandons_trainer(self) -> bool:
+        """Return True while draining; until the first claim, report the start."""
+        now = time.monotonic()
+        if not self._has_looked and now - self._reported_at > REPORT_SECONDS:
+            self._reported_at = now
+            self._report_start()
+        return self._draining.is_set()
+
+    def _report_start(self) -> None:
+        """Register the worker, which takes no jobs until its trainer is ready."""
+        try:
+            self._ledger.stand_back(self._worker_id(), STARTING)
+        except (LedgerUnreachable, LedgerRefused) as error:
+            log.debug("not registered before the first claim: %s", error)
+
     def _work_while_there_is_any(self) -> None:
         try:
             # A slot claims only with a ready trainer, so that no job loses an attempt if trainers
@@ -156,7 +177,7 @@ class Slot:
         if self._trainer is None:
             self._trainer = TrainerProcess(self._options.trainer, self._folders)
         try:
-            is_ready = self._trainer.await_ready(self._draining.is_set)
+            is_ready = self._trainer.await_ready(self._abandons_trainer)
         except TrainerGone as gone:
             log.error("the trainer did not start: it %s", gone)  # noqa: TRY400 - no traceback of ours says more
             self._drop_trainer()
@@ -196,6 +217,7 @@ class Slot:
         return claim
 
     def _claim(self) -> Claim | None:
+        self._has_looked = True
         claim = self._ledger.claim(
             self._worker_id(), self._options.queues, self._claim_id, self._shift.seconds_left()
         )

@@ -19,6 +19,7 @@ from adaptlab_db.job_states import JOB_STATES, PENDING_STATES
 from adaptlab_services.jobs import lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
+from adaptlab_services.lifecycle.workers import UnservedQueue
 from adaptlab_services.studies.studies_of_jobs import first_studies
 
 PAGE_SIZE = 50
@@ -194,10 +195,10 @@ def running_seconds(job: JobSummary, now: datetime) -> float | None:
     return max((end - job.started_at).total_seconds(), 0.0)
 
 
-def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[str, ...]:
-    """Return the queues of waiting jobs that no live worker serves."""
+def unserved_queues(session: Session, listed: Iterable[JobSummary]) -> tuple[UnservedQueue, ...]:
+    """Return the queues of waiting jobs from which no live worker takes jobs."""
     wanted = {job.queue.name for job in listed if job.state in PENDING_STATES}
-    return tuple(sorted(wanted - set(workers.live_queues(session)))) if wanted else ()
+    return workers.unserved(session, wanted) if wanted else ()
 
 
 def _poll_seconds(listed: Iterable[JobSummary], place: ListPage) -> int | None:

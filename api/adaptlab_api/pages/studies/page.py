@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.plugins.sizing import BudgetAxis
+from adaptlab.specs.resolved import UnreadSpec, read_resolved
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_answers.studies import StudyCell, StudyJobView, StudyView
 from adaptlab_api.pages.comparisons import tables as comparison_tables
@@ -23,7 +24,9 @@ from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
 from adaptlab_services.comparisons.stored_comparison import MethodEffort, StoredComparison
 from adaptlab_services.errors import Absent
+from adaptlab_services.jobs import jobs as job_service
 from adaptlab_services.jobs import rights
+from adaptlab_services.jobs.estimates import estimate
 from adaptlab_services.querying.list_conditions import Archived
 from adaptlab_services.studies import studies, study_sharing
 from adaptlab_services.studies.studies import Rules
@@ -121,6 +124,7 @@ def study_page(
         "counts": job_counts(study.jobs),
         "steps": (sum(job.step for job in jobs), sum(job.total_steps for job in jobs)),
         "facts": study_facts(study, stored, jobs),
+        "first_score": None if _has_ended(jobs) else _seconds_to_first_score(units, study),
         "grids": cell_grids(study),
         "claims": claim_counts(study),
         "question": question_on_page(study),
@@ -137,6 +141,33 @@ def study_page(
         "spec_json": pretty(study.spec),
         "poll": _poll_seconds(study, jobs) if progress is None else COMPUTING_POLL,
     }
+
+
+def _has_ended(jobs: Sequence[StudyJobView]) -> bool:
+    return all(job.terminal for job in jobs)
+
+
+def _seconds_to_first_score(units: Units, study: StudyView) -> float | None:
+    """Return the expected time of the first jobs that have not ended."""
+    bases = {base.name: base.job for base in study.base_models}
+    waiting = [
+        (cell.base_model, job) for cell in study.cells for job in cell.jobs if not job.terminal
+    ]
+    if not waiting:
+        return None
+    base_model, first = waiting[0]
+    base = bases.get(base_model)
+    chain = [job.id for job in (base, first) if job is not None and not job.terminal]
+    with units() as session:
+        return sum(_seconds_left(session, job_id) for job_id in chain)
+
+
+def _seconds_left(session: Session, job_id: UUID) -> float:
+    job = job_service.get(session, job_id)
+    if job.progress.eta_seconds is not None:
+        return job.progress.eta_seconds
+    spec = read_resolved(job.resolved_spec)
+    return 0.0 if isinstance(spec, UnreadSpec) else estimate(session, spec, job.queue.name).seconds
 
 
 def _offers(

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from adaptlab.c_compiler import WHAT_IT_COSTS
-from adaptlab_answers.server import WorkerView
+from adaptlab_answers.server import STARTING, WorkerView
 from adaptlab_api.pages.rendering.formats import method_title, words
 from adaptlab_services.leases import queues
 from adaptlab_services.leases.queues import RunningJob
@@ -33,12 +33,14 @@ def worker_page(session: Session) -> dict[str, object]:
     running = queues.running_by_worker(session)
     views = queues.queue_views(session, recent)
     live = [worker for worker in recent if worker.live]
+    unserved = workers.unserved(session, {queue.name for queue in views if queue.queued})
     return {
         "rows": [_row(worker, running) for worker in live],
         "gone": len(recent) - len(live),
         "cut": len(recent) == MOST_WORKERS,
         "queues": views,
-        "unserved": tuple(queue.name for queue in views if queue.queued and not queue.takers),
+        "unserved": unserved,
+        "starting": {queue.name for queue in unserved if queue.is_starting},
         "poll": POLL,
         "without_compiler": WHAT_IT_COSTS,
     }
@@ -46,8 +48,8 @@ def worker_page(session: Session) -> dict[str, object]:
 
 def _row(worker: WorkerView, running: Mapping[UUID, Sequence[RunningJob]]) -> WorkerRow:
     jobs = tuple((job.id, _title(job), job.device) for job in running.get(worker.id, ()))
-    state = "unschedulable" if worker.unschedulable is not None else "running" if jobs else "idle"
-    return WorkerRow(worker, state, jobs)
+    reasons = {None: "running" if jobs else "idle", STARTING: "starting"}
+    return WorkerRow(worker, reasons.get(worker.unschedulable, "unschedulable"), jobs)
 
 
 def _title(job: RunningJob) -> str:

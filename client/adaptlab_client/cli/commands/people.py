@@ -1,13 +1,21 @@
 """`adaptlab users` and `adaptlab projects`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.terminal import Output, print_list, print_one, say
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    one_line,
+    print_list,
+    print_one,
+    print_value,
+    say,
+)
 from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
@@ -15,7 +23,12 @@ if TYPE_CHECKING:
 
 USERS = ("name", "admin", "active", "since", "hours by queue", "bytes")
 PROJECTS = ("name", "your role", "since")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MEMBERS = ("user", "role", "since", "accepted")
+RoleOption = Annotated[
+    Literal["reader", "submitter", "operator", "admin"],
+    typer.Option(help="Role in the project."),
+]
 UserArgument = Annotated[str, typer.Argument(help="Name of a user.")]
 NewProjectArgument = Annotated[str, typer.Argument(help="Name of a project.")]
 ProjectArgument = Annotated[
@@ -37,10 +50,53 @@ def create_user(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a user; then run `adaptlab projects add` and `adaptlab tokens create --user`."""
+    """Create a user without a project; `adaptlab users invite` does all of it."""
     with open_client(context) as client:
         user = client.users.create(name, is_admin=admin)
     print_one(user, USERS, _user, output, "name")
+
+
+def invite_user(
+    context: typer.Context,
+    name: UserArgument,
+    project: Annotated[
+        str,
+        typer.Option(help="Project of the new member.", autocompletion=suggestions.projects),
+    ],
+    role: RoleOption = "submitter",
+    days: Annotated[int, typer.Option(min=1, max=365, help="Days until the token expires.")] = 90,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a user, make them a member of a project, and print what to send on.
+
+    A user that exists gets the role and a further token (admins only).
+    """
+    from adaptlab_client.errors import Conflict
+
+    with open_client(context) as client:
+        client.projects.members(project)  # before anything is created
+        try:
+            client.users.create(name)
+        except Conflict:
+            say(f"{name} exists already and gets a further token")
+        client.projects.add(project, name, role)
+        scopes = ("read",) if role == "reader" else ("read", "submit")
+        token = client.tokens.create(
+            f"invited to {project}", scopes, user=name, expires_in_days=days
+        )
+        url = client.url
+    if output is not Output.TABLE:
+        print_value(token, output)
+        return
+    if urlsplit(url).hostname in LOOPBACK:
+        say(f"Only this machine reaches {url}; send the address by which others reach it.")
+    say(f"Send this to {name}; the token is shown only once:")
+    print(
+        f"You have access to adaptlab at {url}, as {role} of the project {project}.\n"
+        f"Token, valid until {token.expires_at:%Y-%m-%d}: {one_line(token.token)}\n"
+        f"In a browser: sign in at {url}/login with the token.\n"
+        f"In a shell: `adaptlab --url {url} login`, and paste the token."
+    )
 
 
 def change_user(
@@ -111,9 +167,7 @@ def add(
     context: typer.Context,
     name: ProjectArgument,
     user: UserArgument,
-    role: Annotated[
-        str, typer.Option(help="Role: reader, submitter, operator or admin.")
-    ] = "submitter",
+    role: RoleOption = "submitter",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Invite a user to a project, or change a member's role in it.
@@ -151,11 +205,12 @@ def users_application() -> typer.Typer:
     """Return the commands of `adaptlab users`."""
     commands = {
         "list": list_users,
+        "invite": invite_user,
         "create": create_user,
         "change": change_user,
         "set-quotas": set_quotas,
     }
-    about = "List, create and change users, and set their quotas (admins only)."
+    about = "List, invite, create and change users, and set their quotas (admins only)."
     return group("users", about, commands)
 
 

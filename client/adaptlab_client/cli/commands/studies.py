@@ -1,8 +1,8 @@
 """`adaptlab studies`: new, create, list, annotate, wait, extend, cancel, delete."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -295,7 +295,28 @@ def share(
 ) -> None:
     """Share a study with another project of yours, which can then read it with its results."""
     with open_client(context) as client:
-        _print(client.studies.share(study, other), output)
+        shared = client.studies.share(study, other)
+        lacking = [*_to_share_too(client, shared, other)]
+    _print(shared, output)
+    say(f"{shared.name} is shared with {', '.join(shared.shared_with)}, for reading only")
+    if lacking:
+        say(f"To repeat it, members of {other} need more: {' and '.join(lacking)}")
+
+
+def _to_share_too(client: "Client", study: "StudyView", other: str) -> "Iterator[str]":
+    """Yield the commands that share what a copy of the study would read."""
+    for base in study.base_models:
+        if other not in client.base_models.get(base.name).shared_with:
+            yield f"`adaptlab base-models share {base.name} {other}`"
+    for name in dict.fromkeys(_datasets(study)):
+        if other not in client.datasets.get(name).shared_with:
+            yield f"`adaptlab datasets share {name} {other}`"
+
+
+def _datasets(study: "StudyView") -> "Iterator[str]":
+    """Yield the names of the datasets in a study's spec."""
+    tasks = cast("list[dict[str, object]]", study.spec.get("tasks") or [])
+    yield from (str(task["dataset"]) for task in tasks if isinstance(task.get("dataset"), str))
 
 
 def take_back(context: typer.Context, study: StudyArgument, other: OtherArgument) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import (
     Output,
+    Share,
     complain,
     print_list,
     print_one,
@@ -47,8 +48,9 @@ def print_job(job: "JobView", output: Output) -> None:
 def row_of(job: "JobSummary") -> list[object]:
     """Return the cells of `COLUMNS` for one job."""
     base = job.base_model or (job.name if job.kind in MAKING else None)
-    progress = f"{job.progress.step}/{job.progress.total}" if job.progress.total else ""
-    accuracy = "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
+    total = job.progress.total
+    progress = Share(job.progress.step / total) if total else None
+    accuracy = None if job.accuracy is None else Share(job.accuracy)
     return [
         job.id, job.state, job.kind, base, job.task_label, job.method,
         job.trainable_parameters, accuracy, progress, job.reason, job.owner, job.created_at,
