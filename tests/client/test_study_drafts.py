@@ -7,11 +7,11 @@ from tests.folders import a_sentence_encoder
 from tests.making import base_facts
 from tests.texts import reviews, stored
 
+from adaptlab.inspection.file_inspection import measured
 from adaptlab.plugins.method import METHODS
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.text.fitting import roles_of, roles_with, task_document
 from adaptlab.weights.model_folder import check_folder
-from adaptlab_client.machine.inspection import measured
 from adaptlab_client.machine.study_drafts import DraftBase, free_name, matched_budget, task_of_file
 
 

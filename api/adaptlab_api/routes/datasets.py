@@ -35,6 +35,7 @@ from adaptlab_services.models import (
     dataset_uploads,
     datasets,
     record_datasets,
+    record_uploads,
 )
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload
@@ -130,7 +131,7 @@ def stored_records(units: Units, opened: Resources, who: Principal, new: Read) -
     if isinstance(new, RecordsFromFile):
         roots = opened.dataset_roots
         return dataset_files.from_file(units, opened.sessions, who, new, roots, limits)
-    return record_datasets.from_upload(units, opened.sessions, who, new, limits)
+    return record_uploads.from_upload(units, opened.sessions, who, new, limits)
 
 
 def _answer(stored: Uploaded) -> Response:

@@ -9,6 +9,8 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab.errors import AdaptlabError, InvalidSpec
+from adaptlab.inspection.file_inspection import MeasuredFile
+from adaptlab.inspection.fitting_task import MULTIPLE, Fit, splits_of
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import AnyFamily, Family
 from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
@@ -22,8 +24,6 @@ from adaptlab.specs.spec import PretrainSpec
 from adaptlab.text.fitting import LONGEST_ANSWER, Roles
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import BaseModelView
-from adaptlab_client.machine.fitting_task import MULTIPLE, Fit, splits_of
-from adaptlab_client.machine.inspection import MeasuredFile
 
 NEW = "new"
 """The answer that stands for a small base model, which the study pretrains first."""

@@ -1,9 +1,10 @@
 """`adaptlab studies new`: from a file or a task to the spec of a study."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,15 +15,24 @@ from adaptlab_client.cli.commands.datasets import FormatOption, form_given
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import Output, complain, say
 from adaptlab_client.cli.questions import Questions
+from adaptlab_client.cli.reading_options import (
+    DelimiterOption,
+    DropOption,
+    EncodingOption,
+    LabelOption,
+    MergeOption,
+    options_given,
+)
 from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.specs import read_choice
 
 if TYPE_CHECKING:
+    from adaptlab.inspection.file_inspection import MeasuredFile
+    from adaptlab.records.file_reading import Reading, ReadingOptions
     from adaptlab.text.fitting import Roles
     from adaptlab_answers.documents import JsonObject
     from adaptlab_answers.studies import StudyPreview
     from adaptlab_client.client import Client
-    from adaptlab_client.machine.inspection import MeasuredFile
     from adaptlab_client.machine.study_drafts import DraftBase, StudyDraft
 
 MOST_LISTED = 12
@@ -80,7 +90,10 @@ def new(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL or Parquet."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="CSV, TSV, JSON, JSONL, Parquet or XLSX.",
         ),
     ] = None,
     task: Annotated[
@@ -90,10 +103,7 @@ def new(
             autocompletion=suggestions.tasks,
         ),
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Field with the label or answer. Default: by names and values."),
-    ] = None,
+    label: LabelOption = None,
     base: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +128,10 @@ def new(
         typer.Option(exists=True, help="The base model's tokenizer.json, or its folder."),
     ] = None,
     form: FormatOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    drop_empty: DropOption = False,
+    merge_labels: MergeOption = False,
     to: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="YAML file to write. Default: the study's name."),
@@ -147,7 +161,9 @@ def new(
         if file is None:
             subject = _task_by_name(questions, task)
         else:
-            subject = _file_with_fields(questions, _measured(file, form, tokenizer, dataset), label)
+            options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
+            read = partial(_measured, file, form, tokenizer, dataset)
+            subject = _file_with_fields(questions, read, options)
         named = name or _free_name(client, subject.name)
         path = to or Path(f"{named}.yaml")
         if path.exists() and not force:
@@ -179,21 +195,30 @@ class _Given:
 
 
 def _measured(
-    file: Path, form: FormatOption, tokenizer: Path | None, dataset: str | None
+    file: Path,
+    form: FormatOption,
+    tokenizer: Path | None,
+    dataset: str | None,
+    options: "ReadingOptions",
 ) -> "MeasuredFile":
-    from adaptlab_client.machine.inspection import measured
-    from adaptlab_client.machine.token_counts import BadTokenizer
+    from adaptlab.inspection.file_inspection import measured
+    from adaptlab.inspection.token_counts import BadTokenizer
 
     try:
-        found = measured(file, form_given(file, form), tokenizer)
+        found = measured(file, form_given(file, form), tokenizer, options)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
     name = dataset or found.facts.name
     return replace(found, facts=found.facts.model_copy(update={"name": name}))
 
 
-def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | None) -> _Subject:
+def _file_with_fields(
+    questions: Questions,
+    read_file: "Callable[[ReadingOptions], MeasuredFile]",
+    options: "ReadingOptions",
+) -> _Subject:
     """Return the subject of a file, with its label or answer."""
+    file = read_file(options)
     names = ", ".join(file.facts.names())
     guess = file.roles()
 
@@ -210,14 +235,52 @@ def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | N
 
     about = f"{ABOUT_LABEL} Fields: {names}."
     roles = questions.answer(
-        "Label or answer", about, label, lambda: guess.answer if guess else None, read
+        "Label or answer", about, options.label, lambda: guess.answer if guess else None, read
     )
+    say(f"{file.path.name} is read as {file.reading.title}.")
+    file = _mended(questions, read_file, options, file, roles)
     if roles.task == "chat_completion":
         say(f"The task is {roles.task}: {roles.text} is read, and its last turn answered.")
     else:
         say(f"The task is {roles.task}: {roles.text} is read, and {roles.answer} answered.")
     task: JsonObject = {"name": roles.task, "dataset": file.facts.name}
     return _Subject(file.facts.name, task, file, roles)
+
+
+def _mended(
+    questions: Questions,
+    read_file: "Callable[[ReadingOptions], MeasuredFile]",
+    options: "ReadingOptions",
+    file: "MeasuredFile",
+    roles: "Roles",
+) -> "MeasuredFile":
+    """Say what is odd in a file, and return it with its labels mended if that is agreed to."""
+    asked = {
+        "drop_empty": "Leave these records out?",
+        "merge_labels": "Write each of these labels in its first way?",
+    }
+    agreed = {
+        option: questions.agree(question)
+        for option, question in asked.items()
+        if _say_findings(file, roles, option)
+    }
+    _say_findings(file, roles, None)
+    if not any(agreed.values()):
+        return file
+    return read_file(options.model_copy(update={**agreed, "label": roles.answer}))
+
+
+def _say_findings(file: "MeasuredFile", roles: "Roles", option: str | None) -> bool:
+    """Print the findings that an option mends, or the others; return True for any."""
+    mended = ("drop_empty", "merge_labels")
+    found = [
+        one
+        for one in file.findings(roles)
+        if (one.option if one.option in mended else None) == option
+    ]
+    for one in found:
+        say(one.detail)
+    return bool(found)
 
 
 def _task_by_name(questions: Questions, given: str | None) -> _Subject:
@@ -396,11 +459,22 @@ def _say_next(
     quoted = shlex.quote(str(path))
     if client is None or not _is_there(client, questions, file, upload):
         if file is not None:
-            say(f"Next: adaptlab datasets upload {file.facts.name} {shlex.quote(str(file.path))}")
+            command = ["adaptlab", "datasets", "upload", file.facts.name, str(file.path)]
+            say(f"Next: {shlex.join([*command, *_as_read(file.reading)])}")
         say(f"{'Then' if file else 'Next'}: adaptlab studies create {quoted} --validate-only")
         return
     _print_plan(client, path, draft)
     say(f"Next: adaptlab studies create {quoted} --wait")
+
+
+def _as_read(reading: "Reading") -> list[str]:
+    """Return the options with which a file is read in the same way."""
+    cleaning = reading.cleaning
+    if cleaning is None:
+        return []
+    drop = ["--drop-empty"] if cleaning.dropped else []
+    merge = ["--merge-labels"] if cleaning.merged else []
+    return [*drop, *merge, "--label", cleaning.label]
 
 
 def _is_there(
@@ -427,8 +501,10 @@ def _is_there(
     question = f"The server has no dataset {name!r}. Upload {file.path.name}?"
     if not (questions.agree(question) if upload is None else upload):
         return False
-    with canonical(file.path, file.form) as content, byte_bar(file.path.name) as report:
-        client.datasets.upload_file(name, content, kind="records", report=report)
+    with canonical(file.path, file.reading) as content, byte_bar(file.path.name) as report:
+        client.datasets.upload_file(
+            name, content, kind="records", report=report, reading=file.reading
+        )
     return True
 
 

@@ -6,6 +6,8 @@ from typing import NamedTuple, cast
 from pydantic import JsonValue
 
 from adaptlab.figures import counted
+from adaptlab.inspection.columns import Column, LengthSpread
+from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.records.label_values import are_codes
@@ -22,10 +24,9 @@ from adaptlab.text.fitting import (
     task_document,
 )
 from adaptlab.text.splitting import EVERY_SPLIT, SplitCounts
-from adaptlab_answers.documents import JsonObject
-from adaptlab_client.machine.columns import Column, LengthSpread
-from adaptlab_client.machine.token_counts import TokenCounter
 
+SpecPart = dict[str, object]
+"""A part of a spec, as JSON."""
 LONGEST = 256
 """Tokens of an item without a tokeniser, as the task's own default."""
 
@@ -43,7 +44,7 @@ CHAT_NOTE = (
 class Fit(NamedTuple):
     """A part of a spec, and what to know before using it."""
 
-    spec: JsonObject
+    spec: SpecPart
     notes: tuple[str, ...]
 
 
@@ -114,7 +115,7 @@ def _beside(
     return len(ASKS) + sum(one.most for one in beside if one is not None)
 
 
-def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
+def splits_of(task: SpecPart, facts: RecordsFacts) -> SplitCounts:
     """Return the sizes of the splits of a task.
 
     Raises:
