@@ -11,7 +11,10 @@ from adaptlab.records.record import PlacedRecord
 
 
 class Writings(NamedTuple):
-    """One label in several writings, the most frequent first."""
+    """One label in several writings.
+
+    The most frequent one without spare spaces is kept.
+    """
 
     kept: str
     others: tuple[str, ...]
@@ -25,7 +28,10 @@ def missing_of(field: FieldFacts) -> tuple[ValueCount, ...]:
 def writings_of(field: FieldFacts) -> tuple[Writings, ...]:
     """Return the labels of a field that have several writings."""
     counts = {one.value: one.count for one in field.values or () if not is_missing(one.value)}
-    groups = (sorted(group, key=lambda one: (-counts[one], one)) for group in alike(counts))
+    groups = (
+        sorted(group, key=lambda one: (one != " ".join(one.split()), -counts[one], one))
+        for group in alike(counts)
+    )
     return tuple(Writings(kept, tuple(others)) for kept, *others in groups)
 
 

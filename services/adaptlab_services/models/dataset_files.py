@@ -193,7 +193,7 @@ def _reader(
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=environment(),
     )
     try:
         assert process.stdout is not None
@@ -218,10 +218,10 @@ def _lines(process: "subprocess.Popen[bytes]", pointer: str) -> Iterator[bytes]:
 def _ended(process: "subprocess.Popen[bytes]", pointer: str) -> InvalidSpec:
     assert process.stderr is not None
     found = process.stderr.read()
-    return _refused(process.wait(), found, pointer)
+    return refused(process.wait(), found, pointer)
 
 
-def _refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
+def refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
     """Return the problems that the process has found, or that it ended."""
     if status == records_process.REFUSED:
         try:
@@ -235,6 +235,6 @@ def _refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
     return InvalidSpec(Problem(pointer, "not_readable", detail))
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment without our settings, such as database passwords."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ADAPTLAB_")}

@@ -10,6 +10,7 @@ from adaptlab_api.answers.problems import TOO_MANY, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import FIELDS, FileForm, file_form
+from adaptlab_api.pages.datasets.uploading import add_uploading
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
@@ -82,6 +83,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(HERE, 303))
 
     add_sharing(router, renderer, SHARED)
+    add_uploading(router, renderer)
     _add_form(router, renderer)
     return router
 
