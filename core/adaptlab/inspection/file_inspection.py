@@ -139,6 +139,10 @@ class MeasuredFile:
             by_head = self.counter is not None and self.counter.is_of_encoder
         return spec_of(self.facts, roles, self.columns, self.counter, longest, by_head=by_head)
 
+    def counted_by(self, tokenizer: Path) -> "MeasuredFile":
+        """Return the figures with lengths in tokens too; the file is read again."""
+        return _measured(self.path, self.reading, tokenizer, self.name)
+
     def findings(self, roles: Roles | None) -> tuple[FileFinding, ...]:
         """Return what is wrong or odd, with these fields in a task."""
         return findings_of(self.facts, roles, self.columns, self.reading, self.foreign)

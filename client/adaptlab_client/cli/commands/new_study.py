@@ -1,6 +1,7 @@
 """`adaptlab studies new`: from a file or a task to the spec of a study."""
 
 import shlex
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -117,6 +118,10 @@ def new(
         typer.Option(help="Trainable parameters, separated by commas; 0.1% is a share."),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Number of seeds.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=1, help="Time for the study: choose steps, rates and methods that fit."),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the study. Default: that of the file or task.")
     ] = None,
@@ -169,8 +174,13 @@ def new(
         if path.exists() and not force:
             raise UsageError(f"{path} already exists. Add --force, or name another file by --to.")
         draft = _answered(questions, client, replace(subject, name=named), given)
+        is_there = client is not None and _is_there(client, questions, subject.file, upload)
+        if minutes is not None:
+            if client is None or not is_there:
+                raise UsageError("--minutes needs the estimate of a server that has the dataset.")
+            draft = _fitted(client, draft, minutes, may_drop=methods is None)
         _write(path, draft)
-        _say_next(client, questions, path, draft, subject.file, upload)
+        _say_next(client if is_there else None, path, draft, subject.file)
 
 
 def _connected(context: typer.Context) -> "Client":
@@ -333,6 +343,8 @@ def _answered(
     base = _base(questions, client, subject, given.base)
     task, notes = drafts.like_the_base(subject.task, base), ()
     if subject.file is not None and subject.roles is not None:
+        subject = replace(subject, file=_with_tokens(client, subject.file, base))
+    if subject.file is not None and subject.roles is not None:
         try:
             fit = drafts.task_of_file(subject.file, subject.roles, base)
         except drafts.NoDraft as error:
@@ -349,7 +361,7 @@ def _answered(
             raise UsageError(str(error)) from error
         return names
 
-    usual = ",".join(drafts.usual_methods(base))
+    usual = ",".join(drafts.usual_methods(base, task))
     methods = questions.answer("Methods", ABOUT_METHODS, given.methods, lambda: usual, methods_of)
     matched = drafts.matched_budget(methods, base)
     budget = "0.1%" if matched is None else str(matched)
@@ -358,6 +370,25 @@ def _answered(
     if base.spec is not None:
         base = replace(base, spec=base.spec | {"seeds": seeds})
     return drafts.StudyDraft(subject.name, task, base, methods, budgets, seeds, notes)
+
+
+def _with_tokens(
+    client: "Client | None", file: "MeasuredFile", base: "DraftBase"
+) -> "MeasuredFile":
+    """Return the file with lengths in tokens of an imported base model, if they can be had."""
+    from adaptlab.inspection.token_counts import BadTokenizer
+    from adaptlab_client.errors import NotFound
+
+    if client is None or file.counter is not None or base.reads_bytes or base.spec is not None:
+        return file
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
+        tokenizer = Path(folder) / "tokenizer.json"
+        try:
+            tokenizer.write_bytes(client.base_models.tokenizer(base.name))
+            counted = file.counted_by(tokenizer)
+        except (NotFound, BadTokenizer):  # the task then has the usual limit, and a note
+            return file
+    return replace(counted, facts=file.facts)
 
 
 def _base(
@@ -448,16 +479,11 @@ def _write(path: Path, draft: "StudyDraft") -> None:
 
 
 def _say_next(
-    client: "Client | None",
-    questions: Questions,
-    path: Path,
-    draft: "StudyDraft",
-    file: "MeasuredFile | None",
-    upload: bool | None,
+    client: "Client | None", path: Path, draft: "StudyDraft", file: "MeasuredFile | None"
 ) -> None:
-    """Upload the dataset, show the plan, and name the next command."""
+    """Show the plan of a server that has the dataset, and name the next command."""
     quoted = shlex.quote(str(path))
-    if client is None or not _is_there(client, questions, file, upload):
+    if client is None:
         if file is not None:
             command = ["adaptlab", "datasets", "upload", file.facts.name, str(file.path)]
             say(f"Next: {shlex.join([*command, *_as_read(file.reading)])}")
@@ -465,6 +491,30 @@ def _say_next(
         return
     _print_plan(client, path, draft)
     say(f"Next: adaptlab studies create {quoted} --wait")
+
+
+def _fitted(
+    client: "Client", draft: "StudyDraft", minutes: float, *, may_drop: bool
+) -> "StudyDraft":
+    """Return the draft with the most effort that fits, and say what it is."""
+    from adaptlab_client.machine.plan_fitting import fitted
+    from adaptlab_client.machine.study_drafts import NoDraft
+
+    def seconds_of(tried: "StudyDraft") -> float:
+        return client.studies.preview(tried.document()).seconds
+
+    try:
+        plan = fitted(draft, minutes, 1, seconds_of, may_drop=may_drop)
+    except NoDraft as error:
+        raise UsageError(str(error)) from error
+    effort = plan.draft.effort
+    assert effort is not None
+    left = f" Left out: {', '.join(plan.left_out)}." if plan.left_out else ""
+    say(
+        f"Fits {minutes:g} minutes: {effort.steps} steps, {effort.trials} rates, "
+        f"{plan.draft.seeds} seeds, up to {effort.samples} test items.{left}"
+    )
+    return plan.draft
 
 
 def _as_read(reading: "Reading") -> list[str]:
@@ -523,8 +573,9 @@ def _print_plan(client: "Client", path: Path, draft: "StudyDraft") -> None:
 
 def _say_how_closely(preview: "StudyPreview") -> None:
     """Print how far apart the sizes of the methods are at each budget."""
+    from adaptlab.comparisons.row_names import row_title
     from adaptlab.figures import percent
-    from adaptlab_client.machine.study_drafts import spread_of
+    from adaptlab_client.machine.study_drafts import CLOSE, spread_of
 
     budgets = dict.fromkeys(cell.budget for cell in preview.cells if cell.role == "method")
     for budget in budgets:
@@ -537,3 +588,7 @@ def _say_how_closely(preview: "StudyPreview") -> None:
                 f"At {budget:,} the methods train {min(trained):,} to {max(trained):,} parameters, "
                 f"{percent(spread_of(trained))} apart."
             )
+        for cell in cells:
+            if len(cells) > 1 and budget and cell.trainable_parameters < (1 - CLOSE) * budget:
+                used = percent(cell.trainable_parameters / budget)
+                say(f"{row_title(cell.method)} uses {used} of the budget.")
