@@ -169,7 +169,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
         "files of the server that one spec names": f"{task_files.MOST_FILES}",
         "characters of the path of a file below a dataset root": (f"{LONGEST_FILE:,}"),
-        "addresses of the process that reads a Parquet file below a dataset root": (
+        "addresses of the process that reads Parquet or a workbook, or inspects a file": (
             f"{records_process.MEMORY_BYTES:,} bytes"
         ),
         "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
