@@ -1,12 +1,13 @@
 """Routes of a file that a page sends: kept, inspected, made a dataset."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -14,6 +15,7 @@ from starlette.formparsers import MultiPartException
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.answers.problems import BAD_REQUEST, NO_FORM, TOO_MANY, Refused, status_of
 from adaptlab_api.limits.thread_turns import turn_of
+from adaptlab_api.pages.datasets.file_form import file_form
 from adaptlab_api.pages.datasets.sent_file import FIELDS, SentFile
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.parameters import Reader
@@ -65,8 +67,12 @@ async def sent_file(request: Request) -> AsyncGenerator[UploadFile]:
         raise Refused(BAD_REQUEST, f"The form cannot be read: {detail}") from error
 
 
-def add_uploading(router: APIRouter, renderer: Renderer) -> None:
-    """Add the routes of a file that is sent."""
+def add_uploading(
+    router: APIRouter,
+    renderer: Renderer,
+    listed: Callable[[Session, Principal, str], dict[str, object]],
+) -> None:
+    """Add the routes of a file that is sent; `listed` has the values of the list's page."""
 
     @router.post("/uploads")
     @needs("submitter")
@@ -87,13 +93,29 @@ def add_uploading(router: APIRouter, renderer: Renderer) -> None:
                     limits,
                 )
                 upload = await turn.call(keep)
-        except (*REFUSALS, UploadTooLarge, TooManyUploads) as refusal:
-            shown = {"principal": principal, "here": HERE}
-            why = "; ".join(faults_of(refusal, {"/upload": "File"})) if isinstance(
-                refusal, REFUSALS
-            ) else str(refusal)  # fmt: skip
-            return renderer.fault(status_of(refusal), "The file was not taken", why, shown)
+        except (*REFUSALS, UploadTooLarge, TooManyUploads) as error:
+            refusal = error
+            faults = (
+                faults_of(refusal, {"/upload": "File"})
+                if isinstance(refusal, REFUSALS)
+                else (str(refusal),)
+            )
+            reader = Reader(principal.name, may_submit=True)
+            shown = {"principal": reader, "here": HERE, "sent_faults": faults, **file_form(opened)}
+
+            def page() -> Response:
+                with units() as session:
+                    shown.update(listed(session, principal, ""))
+                return renderer.page("datasets.html", shown, status_of(refusal))
+
+            return await turn.call(page)
         return RedirectResponse(named.address(upload), 303)
+
+    _add_page(router, renderer)
+
+
+def _add_page(router: APIRouter, renderer: Renderer) -> None:
+    """Add the page of a file that was sent, and what it leads to."""
 
     @router.get("/uploads/{upload:uuid}")
     @needs("submitter")
