@@ -251,3 +251,14 @@ def test_a_file_that_cannot_be_read_says_what_to_do(
     with TestClient(create_app(small), headers={"Authorization": f"Bearer {token}"}) as browser:
         answer = send(browser, name, content)
         assert (answer.status_code, said in unescape(answer.text)) == (status, True), answer.text
+
+
+def test_files_that_are_kept_can_be_deleted(settings: Settings, token: str) -> None:
+    one = settings.model_copy(update={"max_uploads": 1})
+    with TestClient(create_app(one), headers={"Authorization": f"Bearer {token}"}) as browser:
+        first = str(send(browser, "a.csv", b"text,label\na,b\n").url.path)
+        refused = send(browser, "b.csv", b"text,label\nc,d\n")
+        assert "You have 1 uploads" in refused.text
+        assert f'action="{first}/forget"' in refused.text
+        assert browser.post(f"{first}/forget").status_code == 200
+        assert send(browser, "b.csv", b"text,label\nc,d\n").status_code == 200
