@@ -226,11 +226,10 @@ def task_of_file(file: MeasuredFile, roles: Roles, base: DraftBase) -> Fit:
     Raises:
         NoDraft: the records do not allow the task.
     """
-    longest = None
-    if base.reads_bytes:
-        shape = base.shape()
-        longest = min(LONGEST_ITEM, shape.context) if shape else LONGEST_ITEM
-    fit = file.fit(roles, longest, by_head=base.needs_head)
+    shape = base.shape()
+    most = min(LONGEST_ITEM, shape.context) if shape else LONGEST_ITEM
+    longest = most if base.reads_bytes else None
+    fit = file.fit(roles, longest, by_head=base.needs_head, context=most)
     try:
         splits_of(cast("JsonObject", fit.spec["task"]), file.facts)
     except InvalidSpec as error:

@@ -12,6 +12,7 @@ from adaptlab.inspection.columns import Column, LengthSpread, pairs_of
 from adaptlab.inspection.findings import FileFinding, findings_of
 from adaptlab.inspection.fitting_task import Fit, SpecPart, spec_of, splits_of
 from adaptlab.inspection.token_counts import TokenCounter
+from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.conversations import without_answer
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts, ValueCount
 from adaptlab.records.file_forms import FileForm, dataset_name
@@ -130,14 +131,25 @@ class MeasuredFile:
             return roles_of(self.facts)
         return roles_with(self.facts, answer)
 
-    def fit(self, roles: Roles, longest: int | None = None, *, by_head: bool | None = None) -> Fit:
+    def fit(
+        self,
+        roles: Roles,
+        longest: int | None = None,
+        *,
+        by_head: bool | None = None,
+        context: int = LONGEST_ITEM,
+    ) -> Fit:
         """Return the part of a spec with the task; see `spec_of`.
 
         By default a head answers if the tokeniser's folder has an encoder.
         """
         if by_head is None:
             by_head = self.counter is not None and self.counter.is_of_encoder
-        return spec_of(self.facts, roles, self.columns, self.counter, longest, by_head=by_head)
+        return spec_of(
+            *(self.facts, roles, self.columns, self.counter, longest),
+            by_head=by_head,
+            context=context,
+        )
 
     def counted_by(self, tokenizer: Path) -> "MeasuredFile":
         """Return the figures with lengths in tokens too; the file is read again."""
