@@ -72,7 +72,7 @@ def add_uploading(
     renderer: Renderer,
     listed: Callable[[Session, Principal, str], dict[str, object]],
 ) -> None:
-    """Add the routes of a file that is sent; `listed` has the values of the list's page."""
+    """Add the routes of a sent file; `listed` has the values of the list."""
 
     @router.post("/uploads")
     @needs("submitter")
