@@ -11,6 +11,7 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.method import AttentionClaim
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.records.facts import ConversationFacts, PictureFacts, ValueCount
+from adaptlab.records.file_reading import Reading
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
@@ -147,6 +148,8 @@ class DatasetView(Value):
     `records` has `records`, of which `copies` are equal to an earlier one, and their `fields`. The
     members of the other kind are null.
 
+    `reading` says how the file was read, null for records and words that were sent as such.
+
     A dataset that another project shares has its name in `shared_from`. `shared_with` are the
     projects that have it from this one; it is empty in lists.
     """
@@ -167,6 +170,7 @@ class DatasetView(Value):
     records: int | None = None
     copies: int | None = None
     fields: tuple[DatasetField, ...] | None = None
+    reading: Reading | None = None
     sources: tuple[DatasetOrigin, ...]
     created_at: Moment | None
     links: DatasetLinks

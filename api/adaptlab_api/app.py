@@ -103,7 +103,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Middleware(TimeLimit, seconds=settings.answer_seconds),
             Middleware(
                 BodyLimit,
-                limit_of=limits_of_bodies(settings.max_body_bytes, settings.max_upload_bytes),
+                limit_of=limits_of_bodies(
+                    settings.max_body_bytes, settings.max_upload_bytes, settings.max_dataset_bytes
+                ),
             ),
             Middleware(WrongTokens, settings=settings),
             Middleware(Gate),

@@ -503,7 +503,7 @@ class Dataset(Table):
     `sources` are the packages that it comes from. For words, `lengths` counts triples by the
     characters of their longest form. For records, `fields` has the facts about each field except
     its values with their counts (`field_values`) and its buckets, which have a row of numbers per
-    field. These two are large, and loaded only when needed.
+    field. These two are large, and loaded only when needed. `reading` says how the file was read.
 
     A project with which a dataset is shared has a row of its own with the same content, so that
     everything that looks a dataset up finds it there. `shared_from` is then the project of origin.
@@ -539,6 +539,7 @@ class Dataset(Table):
     buckets: Mapped[list[list[int]] | None] = mapped_column(
         ARRAY(Integer, dimensions=2), deferred=True
     )
+    reading: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     sources: Mapped[list[Any]] = mapped_column(JSONB)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     shared_from: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))

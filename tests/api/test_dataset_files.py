@@ -185,7 +185,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
         os.utime(place, ns=(1, 1))
         yield from records
 
-    monkeypatch.setattr(dataset_files, "read_records", growing)
+    monkeypatch.setattr(record_datasets, "read_records", growing)
     assert refusal(add(api, "library/reviews.csv"))["code"] == "file_has_changed"
     assert left(sessions) == [0, 0]
 
@@ -246,7 +246,7 @@ def test_readers_cannot_add_and_projects_are_apart(api: TestClient, sessions: Se
 
 
 def test_other_members_are_refused(api: TestClient) -> None:
-    others = {"upload": "x", "records": [], "kind": "words", "format": "xlsx"}
+    others = {"upload": "x", "records": [], "kind": "words", "format": "xls"}
     for name, value in others.items():
         body = {"name": "reviews", "kind": "records", "file": "library/reviews.csv"}
         answer = api.post("/v1/datasets", json=body | {name: value})

@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.inspection.file_inspection import inspected
 from adaptlab.records.gathering import Gatherer
 from adaptlab.records.reading import read_records
 from adaptlab.records.record import Record
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
 from adaptlab.text.fitting import roles_of, task_document
-from adaptlab_client.machine.inspection import inspected
 from adaptlab_services.models.datasets import fitting_task
 
 

@@ -45,7 +45,7 @@ from adaptlab_services.comparisons import (
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
 from adaptlab_services.models import (
-    parquet_process,
+    records_process,
     task_files,
     token_checks,
     token_process,
@@ -169,8 +169,8 @@ def _stated(settings: Settings) -> dict[str, str]:
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
         "files of the server that one spec names": f"{task_files.MOST_FILES}",
         "characters of the path of a file below a dataset root": (f"{LONGEST_FILE:,}"),
-        "addresses of the process that reads a Parquet file below a dataset root": (
-            f"{parquet_process.MEMORY_BYTES:,} bytes"
+        "addresses of the process that reads Parquet or a workbook, or inspects a file": (
+            f"{records_process.MEMORY_BYTES:,} bytes"
         ),
         "time for a receiver to answer a webhook": f"{sending.TOTAL_SECONDS:g} s",
         "attempts to send a message of a webhook": f"{due_deliveries.MOST_ATTEMPTS}",

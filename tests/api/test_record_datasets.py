@@ -25,7 +25,7 @@ from adaptlab_api.app import create_app
 from adaptlab_api.routes import datasets as routes
 from adaptlab_db.artifacts import ArtifactStore
 from adaptlab_db.tables import Artifact, ArtifactChunk, Dataset
-from adaptlab_services.models import datasets, record_datasets
+from adaptlab_services.models import datasets, record_uploads
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage import staged_content
 from adaptlab_services.storage.collecting import collect
@@ -92,7 +92,7 @@ def test_an_upload_of_any_form_is_the_same_dataset(
     here = api.post("/v1/datasets", json=new(name="here")).json()
     made = from_upload(api, content, format=form)
     assert made.status_code == 201, made.text
-    other = dict.fromkeys(("name", "links", "created_at"))
+    other = dict.fromkeys(("name", "links", "created_at", "reading"))
     assert {**made.json(), **other} == {**here, **other}
     stored = api.get("/v1/datasets/reviews/content")
     assert (stored.content, stored.headers["etag"]) == (LINES, f'"{DIGEST}"')
@@ -177,7 +177,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "null": (b'{"a":null}\n', "jsonl", "wrong_value"),
     "NUL": (b'{"a":"\\u0000"}\n', "jsonl", "nul_character"),
     "half a pair": (b'{"a":"\\ud800"}\n', "jsonl", "lone_surrogate"),
-    "not UTF-8": (b"a\n\xff\n", "csv", "not_utf8"),
+    "not UTF-8": (b"a\n\xc3\xa9\n\xc3\xa9\n\xff\n", "csv", "not_utf8"),
     "depth": (b'{"a":' * 100_000, "jsonl", "not_json"),
     "a long line": (b'{"a":"%s"}\n' % (b"x" * 2**20), "jsonl", "line_too_long"),
     "an open quote": (b'a,b\n"x,y\n' + b"x,y\n" * 2**18, "csv", "line_too_long"),
@@ -230,7 +230,7 @@ def test_a_wrong_request_names_its_place(
 
 
 def test_kinds_and_forms_of_uploads_are_checked(api: TestClient) -> None:
-    for changes in ({"kind": "pictures"}, {"format": "parquet"}, {"records": REVIEWS}):
+    for changes in ({"kind": "pictures"}, {"format": "xls"}, {"records": REVIEWS}):
         (problem, *_) = errors(from_upload(api, LINES, **changes))
         assert problem["pointer"] == f"/{next(iter(changes))}"
     assert errors(api.post("/v1/datasets", json={"name": "x", "kind": "records"}))
@@ -349,7 +349,7 @@ def test_a_role_in_another_project_is_refused_before_anything_is_read(
     body = {"name": "reviews", "kind": "records", "upload": sent(api, LINES)}
     before = left(sessions)
     with monkeypatch.context() as patched:
-        patched.setattr(record_datasets, "streamed", None)
+        patched.setattr(record_uploads, "streamed", None)
         for document in (body, new()):
             refused = api.post("/v1/datasets?project=ours", json=document)
             assert refused.status_code == 403

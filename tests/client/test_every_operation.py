@@ -51,6 +51,7 @@ Call = tuple[str, str]
 NO_COMMAND = {
     "head_dataset_content": "the list of datasets has the digest already",
     "head_map_content": "the list of maps has the digest already",
+    "get_base_model_tokenizer": "asked by `studies new` for an imported model, see test_imports.py",
     "get_picture": "terminals show no pictures; pages do, and `client.jobs.picture` returns one",
 } | dict.fromkeys(
     (

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.client.conftest import Invoke
+from tests.client.tokenizers_of_words import a_tokenizer_file
 from tests.folders import PARAMETERS, WEIGHTS, a_model_folder
 
 from adaptlab_answers.storage import UploadView
-from adaptlab_client import Client, InvalidRequest
+from adaptlab_client import Client, InvalidRequest, NotFound
 from adaptlab_client.resources.uploads import Report, Uploads
 from adaptlab_services.settings import Settings
 
@@ -129,3 +130,22 @@ def test_a_folder_that_is_no_model_is_refused_before_anything_is_sent(
 
 def _not_called(*_: object, **__: object) -> None:
     raise AssertionError("sent")
+
+
+def test_a_study_counts_tokens_by_the_imported_models_own_tokeniser(
+    invoke: Invoke, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_model_folder(tmp_path / "mine")
+    tokenizer = a_tokenizer_file(folder / "tokenizer.json", "good", "bad", "film")
+    assert invoke("model-folders", "upload", "mine", str(folder)).exit_code == 0
+    client.base_models.import_folder("mine", "uploaded/mine")
+    assert client.base_models.tokenizer("mine") == tokenizer.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    rows = (f"{'good film ' * 20}{number},{'ab'[number % 2]}\n" for number in range(200))
+    (tmp_path / "films.csv").write_text("text,label\n" + "".join(rows))
+    done = invoke("studies", "new", "films.csv", "--base", "mine", "--yes")
+    assert "The longest item has 54 tokens; what is above 32 is cut." in done.stderr
+    assert "longest: 32" in (tmp_path / "films.yaml").read_text(), done.output
+    client.base_models.import_folder("bytes", "models/llama")
+    with pytest.raises(NotFound, match="tokeniser"):
+        client.base_models.tokenizer("bytes")

@@ -236,12 +236,12 @@ def test_forms_are_known_by_name_or_given(reviews: Path, tmp_path: Path):
 
 def test_what_is_wrong_is_printed_with_file_and_line(tmp_path: Path):
     file = tmp_path / "broken.csv"
-    file.write_bytes(b"text,label\na\nb\n\xff,x\n")
+    file.write_bytes("text,label\na\nb\né,é,é\n".encode() + b"\xff,x\n")
     done = inspect(file)
     assert done.exit_code == 2
     assert "broken.csv: Line 2: the number of columns is 1 instead of 2" in done.stderr
     assert "1 more line has the same problem" in done.stderr
-    assert "broken.csv: Line 4, column 1: the byte 0xff is not UTF-8." in done.stderr
+    assert "broken.csv: Line 5, column 1: the byte 0xff is not UTF-8." in done.stderr
 
 
 def test_values_cannot_control_the_terminal(tmp_path: Path):

@@ -1,5 +1,6 @@
 """Defaults of a drafted study: budgets that match, fields that fit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,21 @@ from tests.folders import a_sentence_encoder
 from tests.making import base_facts
 from tests.texts import reviews, stored
 
+from adaptlab.inspection.file_inspection import measured
 from adaptlab.plugins.method import METHODS
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.text.fitting import roles_of, roles_with, task_document
 from adaptlab.weights.model_folder import check_folder
-from adaptlab_client.machine.inspection import measured
-from adaptlab_client.machine.study_drafts import DraftBase, free_name, matched_budget, task_of_file
+from adaptlab_client.machine.plan_fitting import fitted
+from adaptlab_client.machine.study_drafts import (
+    METHODS_OF_HEADS,
+    DraftBase,
+    NoDraft,
+    StudyDraft,
+    free_name,
+    matched_budget,
+    task_of_file,
+)
 
 
 def a_base() -> DraftBase:
@@ -113,3 +123,38 @@ def test_a_metric_is_proposed_with_its_reason(
     assert task.get("metric") == metric
     assert report.splits is not None, report.notes
     assert any(note in one for one in report.notes if "metric" in one) == bool(metric)
+
+
+# Plans that fit a time
+
+LARGE = StudyDraft("tickets", {}, DraftBase("encoder", 22_000_000), METHODS_OF_HEADS, [512], 5)
+
+
+def cost(draft: StudyDraft) -> float:
+    """Seconds in proportion to methods, seeds, rates and steps."""
+    assert draft.effort is not None
+    return 0.25 * len(draft.methods) * draft.seeds * draft.effort.trials * draft.effort.steps
+
+
+def plan_of(draft: StudyDraft, minutes: float, *, may_drop: bool = True) -> tuple[int, int, int]:
+    plan = fitted(draft, minutes, 1, cost, may_drop=may_drop)
+    assert plan.seconds <= 60 * minutes
+    assert {*plan.draft.methods, *plan.left_out} == {*draft.methods}
+    effort = plan.draft.effort
+    assert effort is not None
+    return effort.steps, effort.trials, len(plan.draft.methods)
+
+
+def test_a_plan_has_the_most_effort_that_fits():
+    assert plan_of(LARGE, 1000) == (200, 3, 5)
+    assert plan_of(LARGE, 40) == (80, 3, 5)
+    assert plan_of(LARGE, 18) == (60, 3, 4), "methods are left out before steps get few"
+    assert plan_of(LARGE, 6) == (40, 2, 3)
+    assert plan_of(LARGE, 12, may_drop=False) == (40, 2, 5)
+
+
+def test_where_nothing_fits_it_is_said_what_would():
+    with pytest.raises(NoDraft, match=r"takes about 6: head_only, lora, ia3, 5 seeds, 2 rates, 40"):
+        fitted(LARGE, 2, 1, cost, may_drop=True)
+    with pytest.raises(NoDraft, match="3 seeds cannot show which method is better"):
+        fitted(replace(LARGE, seeds=3), 1000, 1, cost, may_drop=True)

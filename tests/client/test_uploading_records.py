@@ -8,6 +8,7 @@ import pytest
 from tests.client.conftest import Invoke
 
 from adaptlab.records.file_forms import FileForm
+from adaptlab.records.file_reading import Reading
 from adaptlab_client import Client
 from adaptlab_client.machine.record_files import canonical, kind_of
 
@@ -105,6 +106,6 @@ def test_the_kind_is_told_by_the_first_line(tmp_path: Path, name: str, content: 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
 def test_records_are_written_to_a_file_that_does_not_stay(folder: Path, form: FileForm):
     source = {"csv": "reviews.csv", "tsv": "reviews.tsv", "jsonl": "reviews.ndjson"}[form]
-    with canonical(folder / source, form) as lines:
+    with canonical(folder / source, Reading(form=form)) as lines:
         assert lines.read_text() == CONTENT
     assert not lines.parent.exists()

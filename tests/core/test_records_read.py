@@ -6,7 +6,8 @@ import pytest
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import checked_records
-from adaptlab.records.reading import Form, read_records, read_with_lines
+from adaptlab.records.file_forms import FileForm as Form
+from adaptlab.records.reading import read_records, read_with_lines
 from adaptlab.records.record import LONGEST_LINE, MOST_FIELDS
 
 

@@ -1,8 +1,11 @@
 """The pages of datasets, and forms that start from one."""
 
 import html
+import re
+from html import unescape
 from pathlib import Path
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from tests.pages import submitting as forms
@@ -194,3 +197,68 @@ def test_files_of_the_server_are_added_by_a_form(
 
 def test_without_dataset_roots_there_is_no_form(visitor: TestClient):
     assert "Add a file of the server" not in visitor.get("/datasets").text
+
+
+# A file of one's own, without a shell
+
+TICKETS = "text;label\n" + "".join(
+    f"Où est le n° {number} ?;{('oui', 'Oui ', 'non', '', 'non')[number % 5]}\n"
+    for number in range(60)
+)
+
+
+def send(browser: TestClient, name: str, content: bytes) -> httpx2.Response:
+    return browser.post("/datasets/uploads", files={"file": (name, content)})
+
+
+def test_a_file_becomes_a_study_in_the_browser_alone(settings: Settings, token: str) -> None:
+    signed = {"Authorization": f"Bearer {token}"}
+    with TestClient(create_app(settings), headers=signed) as browser:
+        shown = send(browser, "Tickets März.csv", TICKETS.encode("cp1252"))
+        assert shown.status_code == 200, shown.text
+        said = " ".join(unescape(text_of(shown.text)).split())
+        assert "60 records, read as CSV with semicolons, Windows-1252" in said
+        assert "12 records of 60 have no label (empty 12), and stop a study." in said
+        upload = str(shown.url.path)
+        form = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', shown.text))
+        form |= {"name": "tickets", "drop_empty": "on", "merge_labels": "on"}
+        created = browser.post(upload, data=form, follow_redirects=False)
+        assert created.headers["location"] == "/studies/new?dataset=tickets"
+        kept = browser.get("/v1/datasets/tickets").json()
+        assert (kept["records"], kept["reading"]["encoding"]) == (48, "cp1252")
+        assert kept["reading"]["cleaning"] == {
+            "label": "label", "dropped": 12, "merged": {"Oui ": "oui"}
+        }  # fmt: skip
+        assert "12 without label left out" in text_of(browser.get("/datasets/tickets").text)
+        assert browser.get(f"{upload}?file=x.csv").status_code == 404, "the upload is not kept"
+
+
+BAD: dict[str, tuple[str, bytes, str, int]] = {
+    "an encoding": ("x.csv", ("text\n" + "Отлично\n" * 9).encode("cp1251"), "not sure", 422),
+    "no form": ("x.txt", b"a\tb\n1\t2\n", "not known by its name", 422),
+    "no file": ("", b"", "None was chosen", 422),
+    "an empty file": ("x.csv", b"", "The file is empty", 422),
+    "a large file": ("x.csv", b"a,b\n" * 2000, "larger than", 413),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_file_that_cannot_be_read_says_what_to_do(
+    what: str, settings: Settings, token: str
+) -> None:
+    name, content, said, status = BAD[what]
+    small = settings.model_copy(update={"max_dataset_bytes": 2000})
+    with TestClient(create_app(small), headers={"Authorization": f"Bearer {token}"}) as browser:
+        answer = send(browser, name, content)
+        assert (answer.status_code, said in unescape(answer.text)) == (status, True), answer.text
+
+
+def test_files_that_are_kept_can_be_deleted(settings: Settings, token: str) -> None:
+    one = settings.model_copy(update={"max_uploads": 1})
+    with TestClient(create_app(one), headers={"Authorization": f"Bearer {token}"}) as browser:
+        first = str(send(browser, "a.csv", b"text,label\na,b\n").url.path)
+        refused = send(browser, "b.csv", b"text,label\nc,d\n")
+        assert "You have 1 uploads" in refused.text
+        assert f'action="{first}/forget"' in refused.text
+        assert browser.post(f"{first}/forget").status_code == 200
+        assert send(browser, "b.csv", b"text,label\nc,d\n").status_code == 200

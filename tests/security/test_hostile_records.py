@@ -19,16 +19,13 @@ from tests.uploading import a_complete_upload
 from adaptlab.errors import InvalidSpec
 from adaptlab.records.content import read_content
 from adaptlab.records.facts import RecordsFacts
-from adaptlab.records.reading import Form
+from adaptlab.records.file_forms import FileForm as Form
 from adaptlab_answers.models import DatasetView
 from adaptlab_db.artifacts import streamed
 from adaptlab_db.tables import Artifact
 from adaptlab_services.models import datasets
-from adaptlab_services.models.record_datasets import (
-    ReadingLimits,
-    RecordsFromUpload,
-    from_upload,
-)
+from adaptlab_services.models.record_datasets import ReadingLimits, RecordsFromUpload
+from adaptlab_services.models.record_uploads import from_upload
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]

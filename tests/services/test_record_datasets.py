@@ -21,7 +21,7 @@ from adaptlab_db.stores.postgres import PostgresStore
 from adaptlab_db.stores.store import StoreName, Stores
 from adaptlab_db.tables import Artifact, ArtifactChunk
 from adaptlab_services.errors import StateConflict
-from adaptlab_services.models import record_datasets
+from adaptlab_services.models import record_uploads
 from adaptlab_services.models.record_datasets import ReadingLimits, RecordsFromUpload
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.collecting import collect
@@ -43,7 +43,7 @@ def read(sessions: Sessions, ada: Principal, upload: UUID, form: str = "csv") ->
     new = RecordsFromUpload.model_validate(
         {"name": "long", "kind": "records", "upload": upload, "format": form}
     )
-    record_datasets.from_upload(sessions.begin, sessions, ada, new, LIMITS)
+    record_uploads.from_upload(sessions.begin, sessions, ada, new, LIMITS)
 
 
 @pytest.mark.parametrize("store", ["postgres", "directory"])

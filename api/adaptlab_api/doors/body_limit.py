@@ -43,14 +43,19 @@ _OTHERWISE = (
 LimitOf = Callable[[Scope], int]
 
 
-def limits_of_bodies(most: int, most_content: int) -> LimitOf:
+def limits_of_bodies(most: int, most_content: int, most_file: int) -> LimitOf:
     """Return the function that gives the limit of a request's body, in bytes.
 
     Args:
         most: the limit for routes without one of their own.
         most_content: the limit for content that a worker stores.
+        most_file: the limit for a file that a page sends.
     """
-    otherwise = (*_OTHERWISE, (re.compile(r"/v1/leases/[^/]+/artifacts"), most_content))
+    otherwise = (
+        *_OTHERWISE,
+        (re.compile(r"/v1/leases/[^/]+/artifacts"), most_content),
+        (re.compile(r"/datasets/uploads"), most_file + MOST_FORM_BYTES),
+    )
 
     def limit_of(scope: Scope) -> int:
         path: str = scope["path"]

@@ -15,6 +15,7 @@ SLOW_FACTOR = 10
 """For routes that read or write files of any size, or draw."""
 _SLOW_ROUTES = re.compile(
     r"POST (/v1)?/(datasets|model-folders)"
+    r"|\w+ /datasets/uploads(/[^/]+)?"
     r"|\w+ /v1/(studies/[^/]+/bundle|uploads/[^/]+/complete|leases/[^/]+/(artifacts|records))"
 )
 

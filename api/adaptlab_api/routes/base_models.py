@@ -9,12 +9,12 @@ from adaptlab_answers.models import BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import NO_STORE, json_answer
 from adaptlab_api.requests.bodies import Body, json_body
-from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.requests.describing import WITH_BODY, failures
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_services.models import base_model_sharing, base_models
+from adaptlab_services.models import base_model_sharing, base_models, base_tokenisers
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 
@@ -38,6 +38,21 @@ def list_base_models(
 def get_base_model(name: Named, session: SessionDep) -> Response:
     """Get one base model."""
     return json_answer(base_models.get(session, name))
+
+
+@router.get(
+    "/{name}/tokenizer",
+    response_class=Response,
+    responses={
+        200: {"description": "The `tokenizer.json`.", "content": {"application/json": {}}},
+        **failures(404),
+    },
+)
+@needs("reader")
+def get_base_model_tokenizer(name: Named, session: SessionDep, opened: ResourcesDep) -> Response:
+    """Get the `tokenizer.json` of an imported base model that reads texts."""
+    content = base_tokenisers.tokeniser_file(session, name, opened.model_roots)
+    return Response(content, media_type="application/json", headers=NO_STORE)
 
 
 @router.post(

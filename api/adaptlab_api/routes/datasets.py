@@ -35,6 +35,7 @@ from adaptlab_services.models import (
     dataset_uploads,
     datasets,
     record_datasets,
+    record_uploads,
 )
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.models.dataset_uploads import DatasetFromUpload
@@ -125,12 +126,17 @@ def _created(
 
 def stored_records(units: Units, opened: Resources, who: Principal, new: Read) -> Uploaded:
     """Create a dataset from an upload or a file of the server."""
-    seconds = READING_SHARE * SLOW_FACTOR * opened.settings.answer_seconds
-    limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds)
+    limits = reading_limits(opened)
     if isinstance(new, RecordsFromFile):
         roots = opened.dataset_roots
         return dataset_files.from_file(units, opened.sessions, who, new, roots, limits)
-    return record_datasets.from_upload(units, opened.sessions, who, new, limits)
+    return record_uploads.from_upload(units, opened.sessions, who, new, limits)
+
+
+def reading_limits(opened: Resources) -> ReadingLimits:
+    """Return the limits on reading a file for a new dataset."""
+    seconds = READING_SHARE * SLOW_FACTOR * opened.settings.answer_seconds
+    return ReadingLimits(opened.settings.max_dataset_bytes, seconds)
 
 
 def _answer(stored: Uploaded) -> Response:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Literal, cast
 
 from adaptlab.records.file_forms import FileForm
+from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab.records.gathering import Gatherer
-from adaptlab.records.parquet import read_parquet
-from adaptlab.records.reading import PlacedRecord, read_with_lines
-from adaptlab.records.record import LONGEST_LINE
+from adaptlab.records.reading import reading_of_file, records_of
+from adaptlab.records.record import LONGEST_LINE, Record
+from adaptlab.text.cleaning import whole_reading
 
 Kind = Literal["words", "records"]
 
-_PIECE_BYTES = 2**20
 _LANGUAGES = {"english", "german", "spanish"}
 _COLUMNS_OF_WORDS = 3
 _FIELDS = {
@@ -25,23 +25,22 @@ _FIELDS = {
 """Usual names of fields; a first line with two of them is a header and not a triple of words."""
 
 
-def records_of(path: Path, form: FileForm) -> Iterator[PlacedRecord]:
-    """Yield the records of a file with their lines, or rows for Parquet.
+def whole_reading_of(path: Path, form: FileForm, options: ReadingOptions) -> Reading:
+    """Return how a file is read, with what is changed in its labels.
 
     Raises:
-        OSError: the file cannot be read.
-        InvalidSpec: with grouped problems; see `read_records`.
+        InvalidSpec: the file has problems, or it is not sure how it is read.
     """
-    if form == "parquet":
-        yield from read_parquet(path, path.name)
-        return
-    with path.open("rb") as file:
-        pieces = iter(lambda: file.read(_PIECE_BYTES), b"")
-        yield from read_with_lines(pieces, form, path.name)
+    plain = reading_of_file(path, form, options, path.name)
+
+    def records() -> Iterator[Record]:
+        return (placed.record for placed in records_of(path, plain, path.name))
+
+    return whole_reading(plain, options, records)
 
 
 @contextmanager
-def canonical(path: Path, form: FileForm) -> Generator[Path]:
+def canonical(path: Path, reading: Reading) -> Generator[Path]:
     """Yield a temporary file with the records as canonical JSON lines.
 
     Raises:
@@ -50,7 +49,7 @@ def canonical(path: Path, form: FileForm) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
         target = Path(folder) / "records.jsonl"
         with target.open("wb") as lines:
-            records = (placed.record for placed in records_of(path, form))
+            records = (placed.record for placed in records_of(path, reading, path.name))
             lines.writelines(Gatherer(path.name).lines(records))
         yield target
 
@@ -62,7 +61,7 @@ def kind_of(path: Path, form: FileForm | None) -> Kind:
     texts, and an object with the three languages. Everything else is records.
     """
     form = form or cast("FileForm", path.suffix.lower().removeprefix("."))
-    if form in ("csv", "parquet"):
+    if form in ("csv", "parquet", "xlsx"):
         return "records"
     line = _first_line(path)
     if form == "tsv":

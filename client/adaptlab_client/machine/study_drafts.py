@@ -9,6 +9,8 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab.errors import AdaptlabError, InvalidSpec
+from adaptlab.inspection.file_inspection import MeasuredFile
+from adaptlab.inspection.fitting_task import MULTIPLE, Fit, splits_of
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import AnyFamily, Family
 from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
@@ -22,8 +24,6 @@ from adaptlab.specs.spec import PretrainSpec
 from adaptlab.text.fitting import LONGEST_ANSWER, Roles
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import BaseModelView
-from adaptlab_client.machine.fitting_task import MULTIPLE, Fit, splits_of
-from adaptlab_client.machine.inspection import MeasuredFile
 
 NEW = "new"
 """The answer that stands for a small base model, which the study pretrains first."""
@@ -39,6 +39,8 @@ LIKE_THE_BASE = ("length", "alphabet")
 """Knobs of a task of digits that are copied from the base model's task."""
 
 METHODS_OF_SMALL = ("frozen", "full_finetuning", "lora", "prefix_tuning", "soft_prompt")
+METHODS_OF_HEADS = ("head_only", "lora", "ia3", "prefix_tuning", "soft_prompt")
+"""For a task that a trained head answers; the head alone is what to beat."""
 METHODS_OF_LARGE = ("frozen", "lora", "prefix_tuning", "soft_prompt")
 """Without full fine-tuning, which needs the memory of several copies of the model."""
 
@@ -101,9 +103,20 @@ class DraftBase:
         return str(self.task["name"]).startswith("text_") == texts
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Training, tuning and evaluation of every method of a study."""
+
+    steps: int
+    batch_size: int
+    trials: int
+    validation_samples: int
+    samples: int
+
+
 @dataclass(frozen=True)
 class StudyDraft:
-    """The answers that make a study."""
+    """The answers that make a study; without effort, it is the usual one."""
 
     name: str
     task: JsonObject
@@ -112,12 +125,18 @@ class StudyDraft:
     budgets: Sequence[int | float]
     seeds: int
     notes: tuple[str, ...] = field(default=())
+    effort: Effort | None = None
 
     def document(self) -> JsonObject:
         """Return the spec of the study; fractions are shares of the base."""
         is_small = self.base.is_small
         training = {"steps": 600, "batch_size": 32} if is_small else {"steps": 200, "batch_size": 8}
         tuning = {"trials": 4} if is_small else {"trials": 3, "validation_samples": 200}
+        samples = 1000
+        if self.effort is not None:
+            effort, samples = self.effort, self.effort.samples
+            training = {"steps": effort.steps, "batch_size": effort.batch_size}
+            tuning = {"trials": effort.trials, "validation_samples": effort.validation_samples}
         return {
             "name": self.name,
             "base_models": [self.base.spec or self.base.name],
@@ -130,7 +149,7 @@ class StudyDraft:
             "seeds": self.seeds,
             "training": {**training, "validations": 5},
             "tuning": tuning,
-            "evaluation": {"samples": 1000},
+            "evaluation": {"samples": samples},
         }
 
 
@@ -207,11 +226,10 @@ def task_of_file(file: MeasuredFile, roles: Roles, base: DraftBase) -> Fit:
     Raises:
         NoDraft: the records do not allow the task.
     """
-    longest = None
-    if base.reads_bytes:
-        shape = base.shape()
-        longest = min(LONGEST_ITEM, shape.context) if shape else LONGEST_ITEM
-    fit = file.fit(roles, longest, by_head=base.needs_head)
+    shape = base.shape()
+    most = min(LONGEST_ITEM, shape.context) if shape else LONGEST_ITEM
+    longest = most if base.reads_bytes else None
+    fit = file.fit(roles, longest, by_head=base.needs_head, context=most)
     try:
         splits_of(cast("JsonObject", fit.spec["task"]), file.facts)
     except InvalidSpec as error:
@@ -228,8 +246,10 @@ def like_the_base(task: JsonObject, base: DraftBase) -> JsonObject:
     return {**{knob: value for knob, value in own.items() if knob in known}, **task}
 
 
-def usual_methods(base: DraftBase) -> tuple[str, ...]:
-    """Return the methods that are proposed for a base model."""
+def usual_methods(base: DraftBase, task: JsonObject) -> tuple[str, ...]:
+    """Return the methods that are proposed for a base model and a task."""
+    if task.get("score") == "head":
+        return METHODS_OF_HEADS
     return METHODS_OF_SMALL if base.is_small else METHODS_OF_LARGE
 
 
@@ -274,6 +294,8 @@ def matched_budget(methods: Sequence[str], base: DraftBase) -> int | None:
     shape = base.shape()
     known = [method for name in methods if (method := _method(name))]
     compared = [m for m in known if m.size_is_free() or not (m.is_reference or m.moves_content)]
+    # What has one size only, such as a head, is within any budget and matches none.
+    compared = [m for m in compared if m.size_is_free()] or compared
     if shape is None or not compared:
         return None
     least = max(method.smallest().trained_scalars(shape) for method in compared)

@@ -58,6 +58,15 @@ class BaseModels:
         """Return a base model by name; raises `NotFound`."""
         return self._connection.ask(Request("GET", path_of("base-models", name)), BaseModelView)
 
+    def tokenizer(self, name: str) -> bytes:
+        """Return the `tokenizer.json` of an imported model.
+
+        Raises `NotFound` for a model without one, or if only workers have its folder.
+        """
+        return self._connection.send(
+            Request("GET", path_of("base-models", name, "tokenizer"))
+        ).content
+
     def share(self, name: str, project: str) -> BaseModelView:
         """Share a base model with another project of yours; safe to repeat.
 

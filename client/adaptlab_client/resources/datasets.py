@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab.records.file_forms import BINARY
+from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab_answers.models import DatasetKind, DatasetView
 from adaptlab_answers.storage import UploadView
 from adaptlab_client.errors import ApiError
@@ -105,17 +107,24 @@ class Datasets:
         *,
         kind: DatasetKind = "words",
         report: Report | None = None,
+        reading: Reading | None = None,
+        options: ReadingOptions | None = None,
     ) -> DatasetView:
         """Upload the words or records of a file; a second call resumes.
 
         A `.tsv` file has tabs between the words of a triple or the fields of a record. With `kind`
-        `records`, the first line of it, or of a `.csv` file, has the names of the fields. A line of
-        any other file is JSON.
+        `records`, the server finds the delimiter and the encoding of a `.csv` file unless `options`
+        have them, and `.parquet` and `.xlsx` are read too. A line of any other file is JSON.
+        `reading` is stored with the dataset: how its JSON lines were read from another file.
         """
-        forms = {".tsv": "tsv"} | ({".csv": "csv"} if kind == "records" else {})
-        form = forms.get(Path(path).suffix.lower(), "jsonl")
+        suffix = Path(path).suffix.lower().removeprefix(".")
+        forms = ("tsv", "csv", *BINARY) if kind == "records" else ("tsv",)
+        form = suffix if suffix in forms else "jsonl"
         upload = self._uploads.send(path, report=report)
-        return self._keep_upload(name, sources, upload, form, kind)
+        more = {**_said(options)}
+        if reading is not None:
+            more["reading"] = reading.model_dump(mode="json")
+        return self._keep_upload(name, sources, upload, form, kind, more)
 
     def add(
         self,
@@ -124,14 +133,15 @@ class Datasets:
         sources: Iterable[Mapping[str, str]] = (),
         *,
         form: str | None = None,
+        options: ReadingOptions | None = None,
     ) -> DatasetView:
         """Make a dataset of records from a file below a dataset root.
 
         `file` is ALIAS/SUB/PATH. The server copies the records, so the dataset stays as it is if
-        the file changes. `form` is `csv`, `tsv`, `jsonl` or `parquet`, by default by the end of the
-        name. Repetitions are as for uploads.
+        the file changes. `form` is by default that of the end of the name. Repetitions are as for
+        uploads.
         """
-        content = {"kind": "records", "file": file}
+        content = {"kind": "records", "file": file, **_said(options)}
         return self._keep(name, sources, content | ({"format": form} if form else {}))
 
     def _keep_upload(
@@ -141,8 +151,9 @@ class Datasets:
         upload: UploadView,
         form: str,
         kind: DatasetKind = "words",
+        more: Mapping[str, object] | None = None,
     ) -> DatasetView:
-        content = {"kind": kind, "upload": str(upload.id), "format": form}
+        content = {"kind": kind, "upload": str(upload.id), "format": form, **(more or {})}
         dataset = self._keep(name, sources, content)
         with suppress(ApiError):  # otherwise it expires a day later
             self._uploads.delete(upload.id)
@@ -164,3 +175,7 @@ class Datasets:
         dataset = self.get(name)
         path = path_of("datasets", name, "content")
         return download.save(self._connection, path, Path(target), dataset.digest, report)
+
+
+def _said(options: ReadingOptions | None) -> Mapping[str, object]:
+    return options.model_dump(mode="json", exclude_defaults=True) if options else {}

@@ -86,7 +86,8 @@ def _unclear_values(
             name = "" if not value.strip() else f", or name {value!r} in the task if it is a label"
             detail = (
                 f"{records} the value {value!r} in the field {field.name!r} of {facts.name!r}, "
-                f"which means no label. Leave these records out of the dataset{name}."
+                f"which means no label. Leave these records out of the dataset, as "
+                f"`drop_empty` does{name}."
             )
             yield Problem("/label/field", "missing_label", detail)
     for group in alike(counts):
@@ -94,6 +95,7 @@ def _unclear_values(
             listed = ", ".join(f"{value!r} ({counts[value]:,})" for value in group[:8])
             detail = (
                 f"The field {field.name!r} of {facts.name!r} has one label in several writings: "
-                f"{listed}. Write it in one way, or name each in the task if they differ."
+                f"{listed}. Write it in one way, as `merge_labels` of a dataset does, or name "
+                "each in the task if they differ."
             )
             yield Problem("/label/field", "label_in_two_writings", detail)

@@ -6,13 +6,15 @@ from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
 
-FileForm = Literal["csv", "tsv", "jsonl", "parquet"]
+FileForm = Literal["csv", "tsv", "jsonl", "parquet", "xlsx"]
 FORMS: tuple[FileForm, ...] = get_args(FileForm)
+BINARY: tuple[FileForm, ...] = ("parquet", "xlsx")
+"""Forms that are read from a file, and not from a stream of text."""
 LONGEST_FILE = 1024
 """Characters of the path of a file below a root."""
 FileOfServer = Annotated[str, Field(pattern="/", max_length=LONGEST_FILE)]
 """A file below a dataset root of the server: ROOT/SUB/PATH."""
-ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json or .parquet"
+ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .xlsx"
 
 
 def is_file(name: str) -> bool:
@@ -37,10 +39,29 @@ def form_of(path: PurePath, wanted: FileForm | None = None) -> FileForm:
         UnknownForm: the name has another end.
     """
     suffix = path.suffix.lower().removeprefix(".")
-    suffix = "jsonl" if suffix in ("ndjson", "json") else suffix
+    suffix = {"ndjson": "jsonl", "json": "jsonl", "xlsm": "xlsx"}.get(suffix, suffix)
     if wanted is None and suffix not in FORMS:
         raise UnknownForm(
             f"The form of {path.name!r} is not known by its name. Add --format with one of "
             f"{', '.join(FORMS)}, or let the name end {ENDS}."
         )
     return wanted or cast("FileForm", suffix)
+
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"PK\x03\x04", "a workbook or another archive. Give its form, xlsx, or unpack it"),
+    (b"PAR1", "Parquet. Give its form, parquet"),
+    (b"\xd0\xcf\x11\xe0", "an old workbook of Excel. Save it as .xlsx"),
+    (b"\x1f\x8b", "compressed (gzip). Unpack it"),
+    (b"BZh", "compressed (bzip2). Unpack it"),
+    (b"\xfd7zXZ", "compressed (xz). Unpack it"),
+    (b"(\xb5/\xfd", "compressed (zstd). Unpack it"),
+    (b"%PDF", "a PDF. Give a table"),
+    (b"\xff\xfe\x00\x00", "UTF-32. Save it as UTF-8"),
+)
+
+
+def wrong_form(beginning: bytes) -> str | None:
+    """Return the error of bytes that begin no text, None for a text."""
+    other = next((what for magic, what in _MAGIC if beginning.startswith(magic)), None)
+    return other and f"The file is {other}."

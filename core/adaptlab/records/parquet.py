@@ -13,8 +13,7 @@ from adaptlab.records.checking import RecordChecker
 from adaptlab.records.parquet_footer import rows_of
 from adaptlab.records.parquet_values import as_value, class_names
 from adaptlab.records.problems import GroupedProblems, NotARecord
-from adaptlab.records.reading import PlacedRecord
-from adaptlab.records.record import MOST_RECORDS
+from adaptlab.records.record import MOST_RECORDS, PlacedRecord
 
 if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch

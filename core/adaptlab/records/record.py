@@ -7,13 +7,21 @@ place in the content, counted from 0.
 
 import json
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 Record = Mapping[str, str]
 """A value by field; the order of the fields is the dataset's."""
+
+
+class PlacedRecord(NamedTuple):
+    """A record, and the line of its file at which it begins."""
+
+    line: int
+    record: Record
+
 
 MOST_RECORDS = 2_000_000
 MOST_BYTES = 2**30

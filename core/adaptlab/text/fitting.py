@@ -13,6 +13,7 @@ from adaptlab.records.facts import (
     FieldFacts,
     RecordsFacts,
 )
+from adaptlab.records.label_cleaning import writings_of
 from adaptlab.records.label_values import is_missing
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
@@ -257,8 +258,13 @@ def word_of(label: str) -> str:
 
 
 def labels_of(field: FieldFacts) -> tuple[str, ...]:
-    """Return the values of a field without those that mean no label."""
-    return tuple(one.value for one in field.values or () if not is_missing(one.value))
+    """Return the labels of a field, each in its most frequent writing.
+
+    Values that mean no label are left out.
+    """
+    others = {other for group in writings_of(field) for other in group.others}
+    values = (one.value for one in field.values or ())
+    return tuple(value for value in values if not (is_missing(value) or value in others))
 
 
 def read_fields(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:

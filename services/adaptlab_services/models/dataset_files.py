@@ -8,37 +8,39 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.records.file_forms import ENDS, FileForm, UnknownForm, form_of
-from adaptlab.records.reading import read_records
-from adaptlab.records.record import Record
+from adaptlab.records.file_forms import BINARY, ENDS, FileForm, UnknownForm, form_of
+from adaptlab.records.file_reading import Reading, ReadingOptions
+from adaptlab.records.reading import PIECE_BYTES, read_records
 from adaptlab.weights.weights_file import opened
 from adaptlab_services.limits import quotas
-from adaptlab_services.models import datasets, parquet_process
+from adaptlab_services.models import datasets, records_process
 from adaptlab_services.models.datasets import Uploaded
 from adaptlab_services.models.record_datasets import (
     FILE_POINTER,
     ReadingLimits,
+    ReadRecords,
     RecordsFromFile,
     Units,
     check_size,
     in_time,
+    read_text,
     store,
 )
 from adaptlab_services.models.roots import Roots
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
-PIECE_BYTES = 2**20
-MODULE = parquet_process.__name__
+MODULE = records_process.__name__
 
 
 class DatasetRoots(Roots):
@@ -101,16 +103,16 @@ def from_file(
         quotas.check_room(session, principal.user_id, 0)
     with (
         roots.opened(new.file, FILE_POINTER) as file,
-        records_in(file, _form(new), limits, FILE_POINTER) as records,
+        records_in(file, _form(new), new, limits, FILE_POINTER) as read,
     ):
-        return store(units, sessions, principal, new, records)
+        return store(units, sessions, principal, new, read)
 
 
 @contextmanager
 def records_in(
-    file: BinaryIO, form: FileForm, limits: ReadingLimits, pointer: str
-) -> Generator[Iterator[Record]]:
-    """Yield an iterator of the records of an open file.
+    file: BinaryIO, form: FileForm, options: ReadingOptions, limits: ReadingLimits, pointer: str
+) -> Generator[ReadRecords]:
+    """Yield the records of an open file, and how it is read.
 
     Problems have the `pointer`. What reads the file ends with the context, wherever the iterator
     stands.
@@ -121,9 +123,28 @@ def records_in(
     """
     size = os.fstat(file.fileno()).st_size
     check_size("file", pointer, size, limits)
-    with _pieces(file, form, pointer) as read:
-        pieces = in_time(_unchanging(file, read, limits, pointer), pointer, size, limits)
-        yield read_records(pieces, "jsonl" if form == "parquet" else form, pointer)
+    before = _state(file)
+    if form not in BINARY:
+
+        def pieces() -> Iterator[bytes]:
+            file.seek(0)
+            return _unchanging(file, iter(lambda: file.read(PIECE_BYTES), b""), before, pointer)
+
+        yield read_text(pieces, size, form, options, limits, pointer)
+        return
+    with _reader(file, form, options, pointer) as (reading, lines):
+        checked = _limited(_unchanging(file, lines, before, pointer), limits, pointer)
+        pieces_in_time = in_time(checked, pointer, size, limits)
+        yield ReadRecords(reading, read_records(pieces_in_time, "jsonl", pointer))
+
+
+@contextmanager
+def spooled(pieces: Iterable[bytes]) -> Generator[BinaryIO]:
+    """Yield a temporary file with the bytes, for what reads no stream."""
+    with tempfile.TemporaryFile(prefix="adaptlab-") as file:
+        file.writelines(pieces)
+        file.flush()
+        yield cast("BinaryIO", file)
 
 
 def _form(new: RecordsFromFile) -> FileForm:
@@ -134,32 +155,23 @@ def _form(new: RecordsFromFile) -> FileForm:
         raise InvalidSpec(Problem("/format", "unknown_form", detail)) from error
 
 
-@contextmanager
-def _pieces(file: BinaryIO, form: FileForm, pointer: str) -> Generator[Iterator[bytes]]:
-    """Yield an iterator of the pieces of a file, of Parquet as lines."""
-    if form == "parquet":
-        with _reader(file, pointer) as lines:
-            yield lines
-    else:
-        yield iter(lambda: file.read(PIECE_BYTES), b"")
-
-
 def _unchanging(
-    file: BinaryIO, pieces: Iterator[bytes], limits: ReadingLimits, pointer: str
+    file: BinaryIO, pieces: Iterator[bytes], before: tuple[int, int], pointer: str
 ) -> Iterator[bytes]:
-    """Yield the pieces of a file while it does not change.
-
-    Raises:
-        InvalidSpec: there are too many bytes, or the file has changed.
-    """
-    before, count = _state(file), 0
-    for piece in pieces:
-        count += len(piece)
-        check_size("file", pointer, count, limits)  # it can grow, and Parquet is compressed
-        yield piece
+    """Yield the pieces of a file; raise `InvalidSpec` if it has changed."""
+    yield from pieces
     if _state(file) != before:
         detail = "The file has changed while it was read. Try again when it is complete."
         raise InvalidSpec(Problem(pointer, "file_has_changed", detail))
+
+
+def _limited(pieces: Iterator[bytes], limits: ReadingLimits, pointer: str) -> Iterator[bytes]:
+    """Yield unpacked pieces; raise `InvalidSpec` for too many bytes."""
+    count = 0
+    for piece in pieces:
+        count += len(piece)
+        check_size("file", pointer, count, limits)
+        yield piece
 
 
 def _state(file: BinaryIO) -> tuple[int, int]:
@@ -168,20 +180,27 @@ def _state(file: BinaryIO) -> tuple[int, int]:
 
 
 @contextmanager
-def _reader(file: BinaryIO, pointer: str) -> Generator[Iterator[bytes]]:
-    """Yield the lines of a process that reads a Parquet file.
+def _reader(
+    file: BinaryIO, form: FileForm, options: ReadingOptions, pointer: str
+) -> Generator[tuple[Reading, Iterator[bytes]]]:
+    """Yield the reading and the lines of a process that reads a file.
 
     The process ends with the context, not with the iterator, which nobody may have read to its end.
     """
+    given = options.alone().model_dump_json()
     process = subprocess.Popen(
-        [sys.executable, "-m", MODULE, pointer],
+        [sys.executable, "-m", MODULE, form, given, pointer],
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=environment(),
     )
     try:
-        yield _lines(process, pointer)
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        if not first:
+            raise _ended(process, pointer)
+        yield Reading.model_validate_json(first), _lines(process, pointer)
     finally:
         process.kill()
         process.communicate()
@@ -190,28 +209,32 @@ def _reader(file: BinaryIO, pointer: str) -> Generator[Iterator[bytes]]:
 def _lines(process: "subprocess.Popen[bytes]", pointer: str) -> Iterator[bytes]:
     """Yield what a process writes; raise `InvalidSpec` for what it refuses."""
     assert process.stdout is not None
-    assert process.stderr is not None
     while piece := process.stdout.read(PIECE_BYTES):
         yield piece
+    if process.wait() != 0:
+        raise _ended(process, pointer)
+
+
+def _ended(process: "subprocess.Popen[bytes]", pointer: str) -> InvalidSpec:
+    assert process.stderr is not None
     found = process.stderr.read()
-    if (status := process.wait()) != 0:
-        raise _refused(status, found, pointer)
+    return refused(process.wait(), found, pointer)
 
 
-def _refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
+def refused(status: int, found: bytes, pointer: str) -> InvalidSpec:
     """Return the problems that the process has found, or that it ended."""
-    if status == parquet_process.REFUSED:
+    if status == records_process.REFUSED:
         try:
-            return InvalidSpec(*parquet_process.PROBLEMS.validate_json(found))
+            return InvalidSpec(*records_process.PROBLEMS.validate_json(found))
         except ValidationError:  # the process has failed, with a traceback
             pass
     detail = (
-        f"The file could not be read with {parquet_process.MEMORY_BYTES // 2**30} GiB of memory. "
+        f"The file could not be read with {records_process.MEMORY_BYTES // 2**30} GiB of memory. "
         "Write it with smaller row groups, or as JSON lines."
     )
     return InvalidSpec(Problem(pointer, "not_readable", detail))
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment without our settings, such as database passwords."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ADAPTLAB_")}

@@ -23,6 +23,7 @@ from adaptlab.plugins.dataset import (
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
 from adaptlab.records.facts import FieldFacts, RecordsFacts
+from adaptlab.records.file_reading import Reading
 from adaptlab.text.fitting import ASKS, limits_in_bytes, roles_of, task_document
 from adaptlab.text.lengths import MeanBytes
 from adaptlab.values import Name, Value
@@ -461,6 +462,7 @@ def _view(
         records=row.records,
         copies=row.copies,
         fields=_fields_view(row.fields, values),
+        reading=None if row.reading is None else Reading.model_validate(row.reading),
         sources=tuple(DatasetOrigin.model_validate(origin) for origin in row.sources),
         created_at=row.created_at,
         links=DatasetLinks(

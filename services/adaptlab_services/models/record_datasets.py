@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -13,17 +13,17 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import checked_records
 from adaptlab.records.file_forms import LONGEST_FILE, FileForm
+from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab.records.gathering import Gatherer
-from adaptlab.records.reading import Form, read_records
+from adaptlab.records.reading import Source, found_reading, read_records
 from adaptlab.records.record import Record
+from adaptlab.text.cleaning import whole_reading
 from adaptlab.values import Name, Value
-from adaptlab_db.artifacts import ArtifactStore, StoredArtifact, streamed
+from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
 from adaptlab_services.limits import quotas
 from adaptlab_services.models import datasets
 from adaptlab_services.models.datasets import Content, Origins, Uploaded
-from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.storage import uploads
 from adaptlab_services.storage.staged_content import staged
 
 INLINE = "/records"
@@ -48,21 +48,22 @@ class NewRecords(Value):
     records: Annotated[tuple[dict[str, JsonValue], ...], Field(min_length=1)]
 
 
-class RecordsFromUpload(Value):
+class RecordsFromUpload(ReadingOptions):
     """A dataset of records to create from a complete upload.
 
     The first line of `csv` and `tsv` has the names of the fields. A line of `jsonl` is an object as
-    in `records`.
+    in `records`. `reading` says how the client has read the file that it sends as JSON lines.
     """
 
     name: Name
     kind: Literal["records"]
     sources: Origins = ()
     upload: UUID
-    format: Form = "jsonl"
+    format: FileForm = "jsonl"
+    reading: Reading | None = None
 
 
-class RecordsFromFile(Value):
+class RecordsFromFile(ReadingOptions):
     """A dataset of records to create from a file below a dataset root.
 
     `file` is ALIAS/SUB/PATH. The records are copied: the dataset stays as it is if the file changes
@@ -88,6 +89,14 @@ class ReadingLimits:
     advice: str = "Send fewer records, or ask an admin to raise ADAPTLAB_ANSWER_SECONDS."
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """The records of a file, and how it is read."""
+
+    reading: Reading
+    records: Iterator[Record]
+
+
 def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
     """Create a dataset from records in a request.
 
@@ -104,32 +113,28 @@ def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
     return datasets.keep(session, principal, new.name, new.sources, made)
 
 
-def from_upload(
-    units: Units,
-    sessions: sessionmaker[Session],
-    principal: Principal,
-    new: RecordsFromUpload,
+def read_text(
+    source: Source,
+    size: int,
+    form: FileForm,
+    options: ReadingOptions,
     limits: ReadingLimits,
-) -> Uploaded:
-    """Create a dataset from an upload, which stays until its owner deletes it.
-
-    The upload is read and the canonical content written piece by piece, in units of work from
-    `sessions`. The dataset is created in the last of the caller's `units`.
+    pointer: str,
+) -> ReadRecords:
+    """Return the records of a text, and how it is read.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is not complete, or the name belongs to another dataset.
-        InvalidSpec: the upload is too large, or something in it is not a record.
+        InvalidSpec: it is not sure how it is read, or that takes too long.
     """
-    datasets.check_name(new.name)
-    with units() as session:
-        access.to_create(session)
-        upload = uploads.completed(session, principal, new.upload)
-        quotas.check_room(session, principal.user_id, 0)
-    check_size("upload", POINTER, upload.size, limits)
-    pieces = in_time(streamed(sessions, upload.sha256), POINTER, upload.size, limits)
-    records = read_records(pieces, new.format, POINTER)
-    return store(units, sessions, principal, new, records)
+    end = time.monotonic() + limits.seconds
+
+    def pieces() -> Iterator[bytes]:
+        left = replace(limits, seconds=max(end - time.monotonic(), 0))
+        return in_time(source(), pointer, size, left)
+
+    plain = found_reading(pieces, form, options, pointer)
+    reading = whole_reading(plain, options, lambda: read_records(pieces(), plain, pointer))
+    return ReadRecords(reading, read_records(pieces(), reading, pointer))
 
 
 def store(
@@ -137,7 +142,7 @@ def store(
     sessions: sessionmaker[Session],
     principal: Principal,
     new: RecordsFromUpload | RecordsFromFile,
-    records: Iterable[Record],
+    read: ReadRecords,
 ) -> Uploaded:
     """Create a dataset from records that are read while they are stored.
 
@@ -145,19 +150,24 @@ def store(
         Conflict: the name belongs to another dataset.
         InvalidSpec: there are no or too many records.
     """
+    told = new.reading if isinstance(new, RecordsFromUpload) else None
+    reading = told or read.reading
     gatherer = Gatherer(FILE_POINTER if isinstance(new, RecordsFromFile) else POINTER)
-    with staged(sessions, gatherer.lines(records)) as waiting:
-        content = content_of(new.name, waiting.artifact, gatherer)
+    with staged(sessions, gatherer.lines(read.records)) as waiting:
+        content = content_of(new.name, waiting.artifact, gatherer, reading)
         with units() as session:
             quotas.check_room(session, principal.user_id, content.artifact.size)
             waiting.settle(session)
             return datasets.keep(session, principal, new.name, new.sources, content)
 
 
-def content_of(name: str, artifact: StoredArtifact, gatherer: Gatherer) -> Content:
+def content_of(
+    name: str, artifact: StoredArtifact, gatherer: Gatherer, reading: Reading | None = None
+) -> Content:
     """Return the content of a dataset of the records that were gathered."""
     facts = gatherer.facts(name, artifact.sha256)
-    return Content("records", artifact, datasets.records_columns(facts))
+    written = {"reading": reading and reading.model_dump(mode="json")}
+    return Content("records", artifact, {**datasets.records_columns(facts), **written})
 
 
 def check_size(noun: str, pointer: str, size: int, limits: ReadingLimits) -> None:

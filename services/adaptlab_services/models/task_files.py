@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.file_forms import ENDS, FileForm, UnknownForm, dataset_name, form_of, is_file
+from adaptlab.records.file_reading import ReadingOptions
 from adaptlab.records.gathering import Gatherer
 from adaptlab.values import Value
 from adaptlab_services.limits import quotas
@@ -148,12 +149,13 @@ def _stored(
 ) -> Generator[_Read]:
     with (
         roots.opened(path, pointer) as file,
-        records_in(file, _form(path, pointer), limits, pointer) as records,
+        records_in(file, _form(path, pointer), ReadingOptions(), limits, pointer) as read,
     ):
         gatherer = Gatherer(pointer)
-        with staged(sessions, gatherer.lines(records)) as waiting:
+        with staged(sessions, gatherer.lines(read.records)) as waiting:
             name = dataset_name(PurePath(path))
-            yield _Read(name, content_of(name, waiting.artifact, gatherer), waiting)
+            content = content_of(name, waiting.artifact, gatherer, read.reading)
+            yield _Read(name, content, waiting)
 
 
 def _form(path: str, pointer: str) -> FileForm:

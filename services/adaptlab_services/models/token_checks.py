@@ -168,7 +168,7 @@ def _found(
             return Findings(problems=error.problems)
         return Findings()  # every word is several bytes, which needs no warning
     digests = {file.name: file.digest for file in base.folder.files}
-    with _small_files(session, base.folder, roots) as located:
+    with small_files(session, base.folder, roots) as located:
         if located is None:
             return None
         question = TokenQuestion.model_construct(
@@ -185,7 +185,7 @@ def _found(
 
 
 @contextmanager
-def _small_files(
+def small_files(
     session: Session, folder: ModelFolder, roots: ModelRoots
 ) -> Generator[Located | None]:
     """Yield a folder with the configuration and the tokeniser.

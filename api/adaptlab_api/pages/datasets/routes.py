@@ -10,19 +10,28 @@ from adaptlab_api.answers.problems import TOO_MANY, status_of
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import FIELDS, FileForm, file_form
+from adaptlab_api.pages.datasets.uploading import add_uploading
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.sharing import FieldsDep, Shared, add_sharing
-from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, UnitsDep
+from adaptlab_api.requests.dependencies import (
+    PrincipalDep,
+    ResourcesDep,
+    SessionDep,
+    SubmitterDep,
+    UnitsDep,
+)
 from adaptlab_api.requests.readings import OTHERS, in_turn
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.datasets import PATIENCE_SECONDS, stored_records
 from adaptlab_services.errors import Absent, Forbidden, StateConflict
 from adaptlab_services.models import dataset_deletion, dataset_sharing, datasets
+from adaptlab_services.people.tokens import Principal
+from adaptlab_services.storage import uploads
 
 HERE = "/datasets"
 NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
@@ -47,10 +56,14 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("reader")
     def datasets_page(
-        session: SessionDep, principal: ReaderDep, opened: ResourcesDep, page_token: str = ""
+        session: SessionDep,
+        principal: ReaderDep,
+        who: PrincipalDep,
+        opened: ResourcesDep,
+        page_token: str = "",
     ) -> Response:
         shown = {"principal": principal, "here": HERE, **file_form(opened)}
-        return renderer.listed("datasets.html", shown, lambda: _listed(session, page_token))
+        return renderer.listed("datasets.html", shown, lambda: _listed(session, who, page_token))
 
     @router.get("/{name}")
     @needs("reader")
@@ -82,6 +95,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(HERE, 303))
 
     add_sharing(router, renderer, SHARED)
+    add_uploading(router, renderer, _listed)
     _add_form(router, renderer)
     return router
 
@@ -112,15 +126,19 @@ def _add_form(router: APIRouter, renderer: Renderer) -> None:
 
         def page() -> Response:
             with units() as session:
-                return renderer.page("datasets.html", {**shown, **_listed(session, "")}, status)
+                return renderer.page(
+                    "datasets.html", {**shown, **_listed(session, principal, "")}, status
+                )
 
         return await turn.call(page)
 
 
-def _listed(session: Session, page_token: str) -> dict[str, object]:
+def _listed(session: Session, who: Principal, page_token: str) -> dict[str, object]:
+    kept = [one for one in uploads.page(session, who).data if one.state == "complete"]
     page = datasets.page(session, PAGE_SIZE, page_token or None)
     following = page.next_page_token
     return {
         "datasets": page.data,
+        "kept": kept,
         "following": following and f"{HERE}?page_token={following}",
     }

@@ -52,6 +52,9 @@ PURPOSES: Mapping[str, Purpose] = {
     "compare.html": Purpose(
         "how-to/read-a-comparison.md", "Scores, intervals and verdicts for jobs of your choice."
     ),
+    "dataset-file.html": Purpose(
+        "how-to/bring-your-own-data.md", "A file that was sent, before it is a dataset."
+    ),
     "dataset.html": Purpose("how-to/bring-your-own-data.md", "One dataset and its first records."),
     "datasets.html": Purpose("how-to/bring-your-own-data.md"),
     "document.html": Purpose("README.md"),

@@ -472,8 +472,30 @@
     }
   }
 
+  // A file that is dropped on the form is sent at once.
+  function takeFiles(form) {
+    const field = form.querySelector("input[type=file]");
+    form.querySelector("[data-hint]").hidden = false;
+    const over = (event, is) => {
+      if (![...(event.dataTransfer?.types ?? [])].includes("Files")) return;
+      event.preventDefault();
+      form.classList.toggle("over", is);
+    };
+    form.addEventListener("dragover", (event) => over(event, true));
+    form.addEventListener("dragleave", (event) => over(event, false));
+    form.addEventListener("drop", (event) => {
+      over(event, false);
+      if (!event.dataTransfer?.files.length) return;
+      const one = new DataTransfer();
+      one.items.add(event.dataTransfer.files[0]);
+      field.files = one.files;
+      form.requestSubmit();
+    });
+  }
+
   remember(document);
   begin(document);
+  for (const form of document.querySelectorAll("form[data-drop]")) takeFiles(form);
   document.addEventListener("pointerdown", holdStill, { capture: true });
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;

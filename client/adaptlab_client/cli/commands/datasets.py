@@ -22,11 +22,21 @@ from adaptlab_client.cli.printing.terminal import (
     print_value,
     say,
 )
+from adaptlab_client.cli.reading_options import (
+    DelimiterOption,
+    DropOption,
+    EncodingOption,
+    LabelOption,
+    MergeOption,
+    options_given,
+    words_of,
+)
 from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from adaptlab.inspection.file_inspection import Inspection
     from adaptlab.records.file_forms import FileForm
     from adaptlab_answers.models import DatasetView
     from adaptlab_client.machine.dictionaries import Imported
@@ -42,7 +52,7 @@ OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of t
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL or Parquet."
+        metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL, Parquet or XLSX."
     ),
 ]
 
@@ -54,6 +64,7 @@ class FormName(StrEnum):
     TSV = "tsv"
     JSONL = "jsonl"
     PARQUET = "parquet"
+    XLSX = "xlsx"
 
 
 class KindName(StrEnum):
@@ -84,6 +95,11 @@ def show(context: typer.Context, name: NameArgument, output: OutputOption = Outp
 def inspect(
     file: FileArgument,
     form: FormatOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    label: LabelOption = None,
+    drop_empty: DropOption = False,
+    merge_labels: MergeOption = False,
     tokenizer: Annotated[
         Path | None,
         typer.Option(
@@ -95,13 +111,14 @@ def inspect(
     ] = RowOutput.TABLE,
 ) -> None:
     """Show what is in a file of records, and the task that fits, without a server."""
+    from adaptlab.inspection.file_inspection import inspected
+    from adaptlab.inspection.token_counts import BadTokenizer
     from adaptlab.records.file_forms import dataset_name
     from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
-    from adaptlab_client.machine.inspection import inspected
-    from adaptlab_client.machine.token_counts import BadTokenizer
 
+    options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
     try:
-        report = inspected(file, form_given(file, form), tokenizer)
+        report = inspected(file, form_given(file, form), tokenizer, options)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
     if output is RowOutput.CSV:
@@ -110,7 +127,8 @@ def inspect(
         print_value(report, Output(output), "digest")
     else:
         print_inspection(report)
-        say(f"Next: adaptlab datasets upload {dataset_name(file)} {shlex.quote(str(file))}")
+        command = ["adaptlab", "datasets", "upload", dataset_name(file), str(file)]
+        say(f"Next: {shlex.join([*command, *_mending(report), *words_of(options)])}")
 
 
 def upload(
@@ -121,7 +139,7 @@ def upload(
         typer.Argument(
             metavar="FILE",
             exists=True,
-            help="CSV, TSV, JSON, JSONL or Parquet; a folder of images or an .npz.",
+            help="CSV, TSV, JSON, JSONL, Parquet or XLSX; a folder of images or an .npz.",
         ),
     ],
     kind: Annotated[
@@ -134,6 +152,11 @@ def upload(
         ),
     ] = None,
     form: FormatOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    label: LabelOption = None,
+    drop_empty: DropOption = False,
+    merge_labels: MergeOption = False,
     size: Annotated[
         str | None, typer.Option(help="Crop and resize all images, such as to 32 or 32x48.")
     ] = None,
@@ -148,7 +171,7 @@ def upload(
     """
     from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
     from adaptlab_client.machine.image_files import is_of_images
-    from adaptlab_client.machine.record_files import canonical, kind_of
+    from adaptlab_client.machine.record_files import canonical, kind_of, whole_reading_of
 
     if is_of_images(file):
         _upload_images(context, name, file, size, grey=grey, output=output)
@@ -158,13 +181,17 @@ def upload(
     chosen = kind or KindName(kind_of(file, form.value if form else None))
     if kind is None:
         say(f"{file.name} is read as {chosen}; --kind chooses")
+    options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
     with ExitStack() as stack:
-        content = file
+        content, reading = file, None
         if chosen is KindName.RECORDS:
-            content = stack.enter_context(canonical(file, form_given(file, form)))
+            reading = whole_reading_of(file, form_given(file, form), options)
+            content = stack.enter_context(canonical(file, reading))
         client = stack.enter_context(open_client(context))
         report = stack.enter_context(byte_bar(file.name))
-        entry = client.datasets.upload_file(name, content, kind=chosen.value, report=report)
+        entry = client.datasets.upload_file(
+            name, content, kind=chosen.value, report=report, reading=reading
+        )
     print_one(entry, COLUMNS, _row, output, "name")
 
 
@@ -178,14 +205,20 @@ def add(
         ),
     ],
     form: FormatOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    label: LabelOption = None,
+    drop_empty: DropOption = False,
+    merge_labels: MergeOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Add a file that is on the server, below one of its dataset roots.
 
     The server copies the records: the dataset stays as it is if the file changes or goes.
     """
+    options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
     with open_client(context) as client:
-        entry = client.datasets.add(name, file, form=form.value if form else None)
+        entry = client.datasets.add(name, file, form=form.value if form else None, options=options)
     print_one(entry, COLUMNS, _row, output, "name")
 
 
@@ -310,6 +343,16 @@ def form_given(file: Path, wanted: FormName | None) -> "FileForm":
         return form_of(file, wanted.value if wanted else None)
     except UnknownForm as error:
         raise UsageError(str(error)) from error
+
+
+def _mending(report: "Inspection") -> list[str]:
+    """Return the options that mend what a file has."""
+    found = dict.fromkeys(one.option for one in report.findings)
+    return [
+        f"--{option.replace('_', '-')}"
+        for option in found
+        if option in ("drop_empty", "merge_labels")
+    ]
 
 
 def _imported(german: Path | None, spanish: Path | None) -> "Imported":

@@ -1,9 +1,11 @@
 """`adaptlab studies new`: from a file or a task to the spec of a study."""
 
 import shlex
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -14,15 +16,24 @@ from adaptlab_client.cli.commands.datasets import FormatOption, form_given
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import Output, complain, say
 from adaptlab_client.cli.questions import Questions
+from adaptlab_client.cli.reading_options import (
+    DelimiterOption,
+    DropOption,
+    EncodingOption,
+    LabelOption,
+    MergeOption,
+    options_given,
+)
 from adaptlab_client.cli.session import open_client
 from adaptlab_client.cli.specs import read_choice
 
 if TYPE_CHECKING:
+    from adaptlab.inspection.file_inspection import MeasuredFile
+    from adaptlab.records.file_reading import Reading, ReadingOptions
     from adaptlab.text.fitting import Roles
     from adaptlab_answers.documents import JsonObject
     from adaptlab_answers.studies import StudyPreview
     from adaptlab_client.client import Client
-    from adaptlab_client.machine.inspection import MeasuredFile
     from adaptlab_client.machine.study_drafts import DraftBase, StudyDraft
 
 MOST_LISTED = 12
@@ -80,7 +91,10 @@ def new(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL or Parquet."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="CSV, TSV, JSON, JSONL, Parquet or XLSX.",
         ),
     ] = None,
     task: Annotated[
@@ -90,10 +104,7 @@ def new(
             autocompletion=suggestions.tasks,
         ),
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Field with the label or answer. Default: by names and values."),
-    ] = None,
+    label: LabelOption = None,
     base: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +118,10 @@ def new(
         typer.Option(help="Trainable parameters, separated by commas; 0.1% is a share."),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Number of seeds.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=1, help="Time for the study: choose steps, rates and methods that fit."),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the study. Default: that of the file or task.")
     ] = None,
@@ -118,6 +133,10 @@ def new(
         typer.Option(exists=True, help="The base model's tokenizer.json, or its folder."),
     ] = None,
     form: FormatOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    drop_empty: DropOption = False,
+    merge_labels: MergeOption = False,
     to: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="YAML file to write. Default: the study's name."),
@@ -147,14 +166,21 @@ def new(
         if file is None:
             subject = _task_by_name(questions, task)
         else:
-            subject = _file_with_fields(questions, _measured(file, form, tokenizer, dataset), label)
+            options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
+            read = partial(_measured, file, form, tokenizer, dataset)
+            subject = _file_with_fields(questions, read, options)
         named = name or _free_name(client, subject.name)
         path = to or Path(f"{named}.yaml")
         if path.exists() and not force:
             raise UsageError(f"{path} already exists. Add --force, or name another file by --to.")
         draft = _answered(questions, client, replace(subject, name=named), given)
+        is_there = client is not None and _is_there(client, questions, subject.file, upload)
+        if minutes is not None:
+            if client is None or not is_there:
+                raise UsageError("--minutes needs the estimate of a server that has the dataset.")
+            draft = _fitted(client, draft, minutes, may_drop=methods is None)
         _write(path, draft)
-        _say_next(client, questions, path, draft, subject.file, upload)
+        _say_next(client if is_there else None, path, draft, subject.file)
 
 
 def _connected(context: typer.Context) -> "Client":
@@ -179,21 +205,30 @@ class _Given:
 
 
 def _measured(
-    file: Path, form: FormatOption, tokenizer: Path | None, dataset: str | None
+    file: Path,
+    form: FormatOption,
+    tokenizer: Path | None,
+    dataset: str | None,
+    options: "ReadingOptions",
 ) -> "MeasuredFile":
-    from adaptlab_client.machine.inspection import measured
-    from adaptlab_client.machine.token_counts import BadTokenizer
+    from adaptlab.inspection.file_inspection import measured
+    from adaptlab.inspection.token_counts import BadTokenizer
 
     try:
-        found = measured(file, form_given(file, form), tokenizer)
+        found = measured(file, form_given(file, form), tokenizer, options)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
     name = dataset or found.facts.name
     return replace(found, facts=found.facts.model_copy(update={"name": name}))
 
 
-def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | None) -> _Subject:
+def _file_with_fields(
+    questions: Questions,
+    read_file: "Callable[[ReadingOptions], MeasuredFile]",
+    options: "ReadingOptions",
+) -> _Subject:
     """Return the subject of a file, with its label or answer."""
+    file = read_file(options)
     names = ", ".join(file.facts.names())
     guess = file.roles()
 
@@ -210,14 +245,52 @@ def _file_with_fields(questions: Questions, file: "MeasuredFile", label: str | N
 
     about = f"{ABOUT_LABEL} Fields: {names}."
     roles = questions.answer(
-        "Label or answer", about, label, lambda: guess.answer if guess else None, read
+        "Label or answer", about, options.label, lambda: guess.answer if guess else None, read
     )
+    say(f"{file.path.name} is read as {file.reading.title}.")
+    file = _mended(questions, read_file, options, file, roles)
     if roles.task == "chat_completion":
         say(f"The task is {roles.task}: {roles.text} is read, and its last turn answered.")
     else:
         say(f"The task is {roles.task}: {roles.text} is read, and {roles.answer} answered.")
     task: JsonObject = {"name": roles.task, "dataset": file.facts.name}
     return _Subject(file.facts.name, task, file, roles)
+
+
+def _mended(
+    questions: Questions,
+    read_file: "Callable[[ReadingOptions], MeasuredFile]",
+    options: "ReadingOptions",
+    file: "MeasuredFile",
+    roles: "Roles",
+) -> "MeasuredFile":
+    """Say what is odd in a file, and return it with its labels mended if that is agreed to."""
+    asked = {
+        "drop_empty": "Leave these records out?",
+        "merge_labels": "Write each of these labels in its first way?",
+    }
+    agreed = {
+        option: questions.agree(question)
+        for option, question in asked.items()
+        if _say_findings(file, roles, option)
+    }
+    _say_findings(file, roles, None)
+    if not any(agreed.values()):
+        return file
+    return read_file(options.model_copy(update={**agreed, "label": roles.answer}))
+
+
+def _say_findings(file: "MeasuredFile", roles: "Roles", option: str | None) -> bool:
+    """Print the findings that an option mends, or the others; return True for any."""
+    mended = ("drop_empty", "merge_labels")
+    found = [
+        one
+        for one in file.findings(roles)
+        if (one.option if one.option in mended else None) == option
+    ]
+    for one in found:
+        say(one.detail)
+    return bool(found)
 
 
 def _task_by_name(questions: Questions, given: str | None) -> _Subject:
@@ -270,6 +343,8 @@ def _answered(
     base = _base(questions, client, subject, given.base)
     task, notes = drafts.like_the_base(subject.task, base), ()
     if subject.file is not None and subject.roles is not None:
+        subject = replace(subject, file=_with_tokens(client, subject.file, base))
+    if subject.file is not None and subject.roles is not None:
         try:
             fit = drafts.task_of_file(subject.file, subject.roles, base)
         except drafts.NoDraft as error:
@@ -286,7 +361,7 @@ def _answered(
             raise UsageError(str(error)) from error
         return names
 
-    usual = ",".join(drafts.usual_methods(base))
+    usual = ",".join(drafts.usual_methods(base, task))
     methods = questions.answer("Methods", ABOUT_METHODS, given.methods, lambda: usual, methods_of)
     matched = drafts.matched_budget(methods, base)
     budget = "0.1%" if matched is None else str(matched)
@@ -295,6 +370,25 @@ def _answered(
     if base.spec is not None:
         base = replace(base, spec=base.spec | {"seeds": seeds})
     return drafts.StudyDraft(subject.name, task, base, methods, budgets, seeds, notes)
+
+
+def _with_tokens(
+    client: "Client | None", file: "MeasuredFile", base: "DraftBase"
+) -> "MeasuredFile":
+    """Return the file with lengths in tokens of an imported base model, if they can be had."""
+    from adaptlab.inspection.token_counts import BadTokenizer
+    from adaptlab_client.errors import NotFound
+
+    if client is None or file.counter is not None or base.reads_bytes or base.spec is not None:
+        return file
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
+        tokenizer = Path(folder) / "tokenizer.json"
+        try:
+            tokenizer.write_bytes(client.base_models.tokenizer(base.name))
+            counted = file.counted_by(tokenizer)
+        except (NotFound, BadTokenizer):  # the task then has the usual limit, and a note
+            return file
+    return replace(counted, facts=file.facts)
 
 
 def _base(
@@ -385,22 +479,52 @@ def _write(path: Path, draft: "StudyDraft") -> None:
 
 
 def _say_next(
-    client: "Client | None",
-    questions: Questions,
-    path: Path,
-    draft: "StudyDraft",
-    file: "MeasuredFile | None",
-    upload: bool | None,
+    client: "Client | None", path: Path, draft: "StudyDraft", file: "MeasuredFile | None"
 ) -> None:
-    """Upload the dataset, show the plan, and name the next command."""
+    """Show the plan of a server that has the dataset, and name the next command."""
     quoted = shlex.quote(str(path))
-    if client is None or not _is_there(client, questions, file, upload):
+    if client is None:
         if file is not None:
-            say(f"Next: adaptlab datasets upload {file.facts.name} {shlex.quote(str(file.path))}")
+            command = ["adaptlab", "datasets", "upload", file.facts.name, str(file.path)]
+            say(f"Next: {shlex.join([*command, *_as_read(file.reading)])}")
         say(f"{'Then' if file else 'Next'}: adaptlab studies create {quoted} --validate-only")
         return
     _print_plan(client, path, draft)
     say(f"Next: adaptlab studies create {quoted} --wait")
+
+
+def _fitted(
+    client: "Client", draft: "StudyDraft", minutes: float, *, may_drop: bool
+) -> "StudyDraft":
+    """Return the draft with the most effort that fits, and say what it is."""
+    from adaptlab_client.machine.plan_fitting import fitted
+    from adaptlab_client.machine.study_drafts import NoDraft
+
+    def seconds_of(tried: "StudyDraft") -> float:
+        return client.studies.preview(tried.document()).seconds
+
+    try:
+        plan = fitted(draft, minutes, 1, seconds_of, may_drop=may_drop)
+    except NoDraft as error:
+        raise UsageError(str(error)) from error
+    effort = plan.draft.effort
+    assert effort is not None
+    left = f" Left out: {', '.join(plan.left_out)}." if plan.left_out else ""
+    say(
+        f"Fits {minutes:g} minutes: {effort.steps} steps, {effort.trials} rates, "
+        f"{plan.draft.seeds} seeds, up to {effort.samples} test items.{left}"
+    )
+    return plan.draft
+
+
+def _as_read(reading: "Reading") -> list[str]:
+    """Return the options with which a file is read in the same way."""
+    cleaning = reading.cleaning
+    if cleaning is None:
+        return []
+    drop = ["--drop-empty"] if cleaning.dropped else []
+    merge = ["--merge-labels"] if cleaning.merged else []
+    return [*drop, *merge, "--label", cleaning.label]
 
 
 def _is_there(
@@ -427,8 +551,10 @@ def _is_there(
     question = f"The server has no dataset {name!r}. Upload {file.path.name}?"
     if not (questions.agree(question) if upload is None else upload):
         return False
-    with canonical(file.path, file.form) as content, byte_bar(file.path.name) as report:
-        client.datasets.upload_file(name, content, kind="records", report=report)
+    with canonical(file.path, file.reading) as content, byte_bar(file.path.name) as report:
+        client.datasets.upload_file(
+            name, content, kind="records", report=report, reading=file.reading
+        )
     return True
 
 
@@ -447,8 +573,9 @@ def _print_plan(client: "Client", path: Path, draft: "StudyDraft") -> None:
 
 def _say_how_closely(preview: "StudyPreview") -> None:
     """Print how far apart the sizes of the methods are at each budget."""
+    from adaptlab.comparisons.row_names import row_title
     from adaptlab.figures import percent
-    from adaptlab_client.machine.study_drafts import spread_of
+    from adaptlab_client.machine.study_drafts import CLOSE, spread_of
 
     budgets = dict.fromkeys(cell.budget for cell in preview.cells if cell.role == "method")
     for budget in budgets:
@@ -461,3 +588,7 @@ def _say_how_closely(preview: "StudyPreview") -> None:
                 f"At {budget:,} the methods train {min(trained):,} to {max(trained):,} parameters, "
                 f"{percent(spread_of(trained))} apart."
             )
+        for cell in cells:
+            if len(cells) > 1 and budget and cell.trainable_parameters < (1 - CLOSE) * budget:
+                used = percent(cell.trainable_parameters / budget)
+                say(f"{row_title(cell.method)} uses {used} of the budget.")

@@ -1,16 +1,22 @@
 """A file of records on the terminal."""
 
 import sys
+from collections.abc import Mapping
 
 from adaptlab.figures import counted, percent
+from adaptlab.inspection.file_inspection import FieldReport, Inspection, Pairs
 from adaptlab_client.cli.printing.recipe_report import say_wrapped
 from adaptlab_client.cli.printing.spec_text import spec_text
 from adaptlab_client.cli.printing.terminal import Output, inert, one_line, print_rows, print_table
-from adaptlab_client.machine.inspection import FieldReport, Inspection, Pairs
 
 MOST_VALUES = 12
 """Values of a field that are listed with their shares; further ones are counted."""
 
+_MENDS: Mapping[str | None, str] = {
+    "drop_empty": " --drop-empty leaves them out.",
+    "merge_labels": " --merge-labels writes them in the first way.",
+    "encoding": " --encoding says another.",
+}
 TITLES = ("field", "values", "empty", "min", "median", "95 %", "max")
 CSV_TITLES = (
     *("field", "distinct", "empty", "bytes min", "bytes median", "bytes 95", "bytes max"),
@@ -21,6 +27,12 @@ CSV_TITLES = (
 def print_inspection(report: Inspection) -> None:
     """Print the answer first, then the columns, their oddities, and the spec."""
     say_wrapped(_answer(report))
+    say_wrapped(f"Read as {report.reading.title}.")
+    for finding in report.findings:
+        say_wrapped(f"- {finding.detail}{_MENDS.get(finding.option, '')}")
+    for number, record in enumerate(report.first, 1):
+        shown = ", ".join(f"{name} {value!r}" for name, value in record.items())
+        say_wrapped(f"{number}. {shown}", "   ")
     _print_lengths(report, "bytes")
     if any(field.tokens for field in report.fields):
         _print_lengths(report, "tokens")
@@ -31,7 +43,10 @@ def print_inspection(report: Inspection) -> None:
     if report.copies:
         verb = "is a copy" if report.copies == 1 else "are copies"
         say_wrapped(f"{counted(report.copies, 'record')} {verb} of an earlier one.")
+    told = any(finding.code == "label_in_two_writings" for finding in report.findings)
     for field in report.fields:
+        if told and report.roles and field.name == report.roles.answer:
+            continue
         _print_pairs(f"Values of {field.name} nearly equal to an earlier one", field.nearly_equal)
     if report.contradictions and report.roles:
         roles = report.roles

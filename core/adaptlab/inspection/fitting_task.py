@@ -6,6 +6,8 @@ from typing import NamedTuple, cast
 from pydantic import JsonValue
 
 from adaptlab.figures import counted
+from adaptlab.inspection.columns import Column, LengthSpread
+from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
 from adaptlab.records.label_values import are_codes
@@ -22,10 +24,9 @@ from adaptlab.text.fitting import (
     task_document,
 )
 from adaptlab.text.splitting import EVERY_SPLIT, SplitCounts
-from adaptlab_answers.documents import JsonObject
-from adaptlab_client.machine.columns import Column, LengthSpread
-from adaptlab_client.machine.token_counts import TokenCounter
 
+SpecPart = dict[str, object]
+"""A part of a spec, as JSON."""
 LONGEST = 256
 """Tokens of an item without a tokeniser, as the task's own default."""
 
@@ -43,7 +44,7 @@ CHAT_NOTE = (
 class Fit(NamedTuple):
     """A part of a spec, and what to know before using it."""
 
-    spec: JsonObject
+    spec: SpecPart
     notes: tuple[str, ...]
 
 
@@ -55,6 +56,7 @@ def spec_of(
     longest: int | None = None,
     *,
     by_head: bool = False,
+    context: int = LONGEST_ITEM,
 ) -> Fit:
     """Return the part of a spec with the task, and notes on it.
 
@@ -65,6 +67,7 @@ def spec_of(
         counter: the base model's tokeniser, None if it is not known.
         longest: the most tokens of an item on a base model that reads bytes; None if it does not.
         by_head: whether labels are answered by a trained head, as encoders need it.
+        context: the most tokens of an item on a base model that reads tokens.
     """
     if roles.task == "image_classification":
         notes = (*_notes_on_metric(facts, roles), *_notes_on_groups(facts, roles))
@@ -91,7 +94,7 @@ def spec_of(
         limits = _tokens_of_chat(spread, answer.conversations, longest, notes)
     else:
         more = _beside(facts, roles, columns, in_bytes=longest is not None)
-        limits = _tokens(spread, more, max(lengths, default=0), longest or LONGEST_ITEM, notes)
+        limits = _tokens(spread, more, max(lengths, default=0), longest or context, notes)
     if whole.get("score") == "head":
         limits.pop("answer", None)
     return Fit({"task": _with_limits(whole, limits)}, tuple(notes))
@@ -114,7 +117,7 @@ def _beside(
     return len(ASKS) + sum(one.most for one in beside if one is not None)
 
 
-def splits_of(task: JsonObject, facts: RecordsFacts) -> SplitCounts:
+def splits_of(task: SpecPart, facts: RecordsFacts) -> SplitCounts:
     """Return the sizes of the splits of a task.
 
     Raises:
@@ -140,7 +143,7 @@ def _tokens(
     """
     if text is None:
         notes.append("Lengths in tokens are not known: give --tokenizer with the base model's.")
-        return {"longest": LONGEST}
+        return {"longest": min(LONGEST, most)}
     # One more for a token at the end, or for other tokens beside the prompt than alone.
     limits: dict[str, JsonValue] = {"answer": min(answer + 1, LONGEST_ANSWER, most - 1)}
     # Three more for line feeds, and for tokens at both ends that the tokeniser adds.

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import cast
 
 from adaptlab.errors import InvalidSpec
+from adaptlab.inspection.columns import Column, LengthSpread, pairs_of
+from adaptlab.inspection.findings import FileFinding, findings_of
+from adaptlab.inspection.fitting_task import Fit, SpecPart, spec_of, splits_of
+from adaptlab.inspection.token_counts import TokenCounter
+from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.conversations import without_answer
 from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts, ValueCount
 from adaptlab.records.file_forms import FileForm, dataset_name
+from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab.records.gathering import Gatherer
+from adaptlab.records.reading import reading_of_file, records_of
+from adaptlab.text.cleaning import with_cleaning
 from adaptlab.text.fitting import Roles, roles_of, roles_with
 from adaptlab.text.splitting import SplitCounts
 from adaptlab.values import Value
-from adaptlab_answers.documents import JsonObject
-from adaptlab_client.machine.columns import Column, LengthSpread, pairs_of
-from adaptlab_client.machine.fitting_task import Fit, spec_of, splits_of
-from adaptlab_client.machine.record_files import records_of
-from adaptlab_client.machine.token_counts import TokenCounter
 
 MOST_EXAMPLES = 3
 LONGEST_EXAMPLE = 60
@@ -71,6 +74,9 @@ class Inspection(Value):
     Attributes:
         file: its name.
         form: its form.
+        reading: how it was read.
+        first: its first records, with values cut to 60 characters.
+        findings: what is wrong or odd in it, and what mends it.
         digest: the SHA-256 that its dataset will have.
         size_bytes: the size of its dataset's content.
         records: the number of records.
@@ -86,6 +92,9 @@ class Inspection(Value):
 
     file: str
     form: FileForm
+    reading: Reading
+    first: tuple[dict[str, str], ...]
+    findings: tuple[FileFinding, ...]
     digest: str
     size_bytes: int
     records: int
@@ -93,22 +102,28 @@ class Inspection(Value):
     fields: tuple[FieldReport, ...]
     roles: Roles | None
     contradictions: Pairs | None
-    spec: JsonObject | None
+    spec: SpecPart | None
     splits: SplitCounts | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFile:
-    """The columns of a file by name, and the line of every record."""
+    """The columns of a file by name, and the line of every record.
+
+    `first` are its first records, `foreign` is its first value beyond ASCII.
+    """
 
     path: Path
-    form: FileForm
+    reading: Reading
     facts: RecordsFacts
     columns: Mapping[str, Column]
     lines: Sequence[int]
     size_bytes: int
     counter: TokenCounter | None
+    first: tuple[dict[str, str], ...] = ()
+    foreign: str = ""
+    name: str = ""
 
     def roles(self, answer: str | None = None) -> Roles | None:
         """Return the fields of the task that fits, or of the one with this answer."""
@@ -116,14 +131,33 @@ class MeasuredFile:
             return roles_of(self.facts)
         return roles_with(self.facts, answer)
 
-    def fit(self, roles: Roles, longest: int | None = None, *, by_head: bool | None = None) -> Fit:
+    def fit(
+        self,
+        roles: Roles,
+        longest: int | None = None,
+        *,
+        by_head: bool | None = None,
+        context: int = LONGEST_ITEM,
+    ) -> Fit:
         """Return the part of a spec with the task; see `spec_of`.
 
         By default a head answers if the tokeniser's folder has an encoder.
         """
         if by_head is None:
             by_head = self.counter is not None and self.counter.is_of_encoder
-        return spec_of(self.facts, roles, self.columns, self.counter, longest, by_head=by_head)
+        return spec_of(
+            *(self.facts, roles, self.columns, self.counter, longest),
+            by_head=by_head,
+            context=context,
+        )
+
+    def counted_by(self, tokenizer: Path) -> "MeasuredFile":
+        """Return the figures with lengths in tokens too; the file is read again."""
+        return _measured(self.path, self.reading, tokenizer, self.name)
+
+    def findings(self, roles: Roles | None) -> tuple[FileFinding, ...]:
+        """Return what is wrong or odd, with these fields in a task."""
+        return findings_of(self.facts, roles, self.columns, self.reading, self.foreign)
 
     def inspection(self) -> Inspection:
         """Return everything that is known of the file."""
@@ -132,8 +166,11 @@ class MeasuredFile:
         fit = roles and self.fit(roles)
         splits, notes = self._checked(fit) if fit else (None, ())
         return Inspection(
-            file=self.path.name,
-            form=self.form,
+            file=self.name or self.path.name,
+            form=self.reading.form,
+            reading=self.reading,
+            first=self.first,
+            findings=self.findings(roles),
             digest=self.facts.digest,
             size_bytes=self.size_bytes,
             records=self.facts.records,
@@ -149,9 +186,14 @@ class MeasuredFile:
     def _checked(self, fit: Fit) -> tuple[SplitCounts | None, tuple[str, ...]]:
         """Return the sizes of the splits, and all notes on the task."""
         try:
-            return splits_of(cast("JsonObject", fit.spec["task"]), self.facts), fit.notes
+            return splits_of(cast("SpecPart", fit.spec["task"]), self.facts), fit.notes
         except InvalidSpec as error:
-            problems = (f"A server would refuse it: {p.detail}" for p in error.problems)
+            told = {"missing_label", "label_in_two_writings"}  # among the findings
+            problems = (
+                f"A server would refuse it: {problem.detail}"
+                for problem in error.problems
+                if problem.code not in told
+            )
             return None, (*fit.notes, *problems)
 
     def _report(self, field: FieldFacts) -> FieldReport:
@@ -183,7 +225,7 @@ class MeasuredFile:
         if not chosen:
             return ()
         wanted = {place for pair in chosen for place in pair}
-        records = islice(records_of(self.path, self.form), max(wanted) + 1)
+        records = islice(records_of(self.path, self.reading), max(wanted) + 1)
         values = {
             place: without_answer(placed.record[field])[:LONGEST_EXAMPLE]
             for place, placed in enumerate(records)
@@ -195,36 +237,68 @@ class MeasuredFile:
         )
 
 
-def inspected(path: Path, form: FileForm, tokenizer: Path | None = None) -> Inspection:
+def inspected(
+    path: Path,
+    form: FileForm,
+    tokenizer: Path | None = None,
+    options: ReadingOptions | None = None,
+    name: str = "",
+) -> Inspection:
     """Return what is in a file of records.
 
-    The file is read at most twice, and never as a whole.
+    The file is read a few times, and never as a whole. `name` is that of the file, if not its own.
 
     Raises:
         OSError: the file cannot be read.
         BadTokenizer: the tokenizer cannot be read.
         InvalidSpec: the file has problems, or is beyond a limit of datasets.
     """
-    return measured(path, form, tokenizer).inspection()
+    return measured(path, form, tokenizer, options, name).inspection()
 
 
-def measured(path: Path, form: FileForm, tokenizer: Path | None = None) -> MeasuredFile:
-    """Return the figures of a file of records, which is read once.
+def measured(
+    path: Path,
+    form: FileForm,
+    tokenizer: Path | None = None,
+    options: ReadingOptions | None = None,
+    name: str = "",
+) -> MeasuredFile:
+    """Return the figures of a file of records.
 
     Raises:
         OSError: the file cannot be read.
         BadTokenizer: the tokenizer cannot be read.
         InvalidSpec: the file has problems, or is beyond a limit of datasets.
     """
+    options = options or ReadingOptions()
+    reading = reading_of_file(path, form, options, name or path.name)
+    whole = _measured(path, reading, tokenizer, name)
+    cleaned = with_cleaning(reading, whole.facts, options)
+    return whole if cleaned == reading else _measured(path, cleaned, tokenizer, name)
+
+
+def _measured(path: Path, reading: Reading, tokenizer: Path | None, name: str) -> MeasuredFile:
     counter = None if tokenizer is None else TokenCounter(tokenizer)
-    gatherer, columns = Gatherer(path.name), list[Column]()
-    lines = array("Q")
-    for line, record in records_of(path, form):
+    named = Path(name or path.name)
+    gatherer, columns = Gatherer(named.name), list[Column]()
+    lines, first, foreign = array("Q"), list[dict[str, str]](), ""
+    for line, record in records_of(path, reading, named.name):
         gatherer.add(record)
         columns = columns or [Column(counter) for _ in record]
         lines.append(line)
+        if len(first) < MOST_EXAMPLES:
+            first.append({name: _cut(value) for name, value in record.items()})
         for column, value in zip(columns, record.values(), strict=True):
             column.add(value)
-    facts = gatherer.facts(dataset_name(path), gatherer.digest)
+            if not foreign and not value.isascii():
+                foreign = value
+    facts = gatherer.facts(dataset_name(named), gatherer.digest)
     by_name = dict(zip(facts.names(), columns, strict=True))
-    return MeasuredFile(path, form, facts, by_name, lines, gatherer.size_bytes, counter)
+    size = gatherer.size_bytes
+    return MeasuredFile(
+        path, reading, facts, by_name, lines, size, counter, tuple(first), foreign, named.name
+    )
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= LONGEST_EXAMPLE else f"{value[: LONGEST_EXAMPLE - 1]}…"

@@ -1,20 +1,23 @@
 """Figures of one field over all records, from hashes of its values."""
 
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.records.buckets import normalised
 from adaptlab.records.conversations import without_answer
 from adaptlab.values import Value
-from adaptlab_client.machine.token_counts import TokenCounter
 
 _MOST_REMEMBERED = 1000
 """Limit of the values whose normalised form is remembered: those of labels, above all."""
 
 _EMPTY_FORM = hash("")
+_WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
+"""A number with a decimal comma, perhaps with dots between thousands."""
 
 
 class LengthSpread(Value):
@@ -52,6 +55,7 @@ class Column:
         self._bytes = array("L")
         self._tokens = counter and counter.column()
         self._are_numbers = True
+        self._have_commas, self._has_comma = True, False
         self._remembered: dict[str, int] = {}
 
     def add(self, value: str) -> None:
@@ -61,7 +65,16 @@ class Column:
         self._bytes.append(len(value) if value.isascii() else len(value.encode()))
         if self._tokens is not None:
             self._tokens.add(value)
-        self._are_numbers = self._are_numbers and _is_number(value)
+        if self._are_numbers and not _is_number(value):
+            self._are_numbers = False
+        if self._have_commas and value:
+            self._have_commas = _WITH_COMMA.fullmatch(value.strip()) is not None
+            self._has_comma = self._has_comma or "," in value
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """True if all values are numbers, some with a decimal comma."""
+        return self._have_commas and self._has_comma
 
     @property
     def distinct(self) -> int:
@@ -90,7 +103,7 @@ class Column:
 
     def nearly_equal(self) -> Found:
         """Return the nearly equal values, except numbers and empty ones."""
-        if self._are_numbers:
+        if self._are_numbers or self.has_decimal_commas:
             return Found(0, 0, [])
         return pairs_of(self.forms, self.values, _EMPTY_FORM)
 
@@ -125,6 +138,25 @@ def pairs_of(forms: Sequence[int], values: Sequence[int], ignored: int) -> Found
         records=int(np.isin(both[:, 0], pairs[starts[several], 0]).sum()),
         places=places,
     )
+
+
+def differing(
+    texts: Sequence[int], answers: Sequence[int], missing: Sequence[int] = ()
+) -> tuple[int, float]:
+    """Count texts with several answers; return the largest right share too.
+
+    A model that gives one answer per text is right at most for the most frequent answer of each.
+    Records whose answer is `missing` do not count.
+    """
+    both = np.stack([np.asarray(texts, np.int64), np.asarray(answers, np.int64)], axis=1)
+    both = both[~np.isin(both[:, 1], np.asarray(missing, np.int64))]
+    if not len(both):
+        return 0, 1.0
+    pairs, counts = np.unique(both, axis=0, return_counts=True)  # sorted by text
+    starts = np.flatnonzero(np.diff(pairs[:, 0], prepend=pairs[:1, 0] - 1))
+    answers_per_text = np.diff(np.append(starts, len(pairs)))
+    most = np.maximum.reduceat(counts, starts)
+    return int((answers_per_text > 1).sum()), float(most.sum() / counts.sum())
 
 
 def _spread(lengths: Sequence[int]) -> LengthSpread:
