@@ -94,7 +94,7 @@ def test_level_and_margin_are_asked_for(shared_client: Client, shared_study: str
     assert found.margin == 0.05
     with pytest.raises(NotFound):
         shared_client.studies.comparison("nobody")
-    with pytest.raises(InvalidRequest, match="/query/level"):
+    with pytest.raises(InvalidRequest, match="level must be less"):
         shared_client.studies.comparison(shared_study, level=2)
 
 

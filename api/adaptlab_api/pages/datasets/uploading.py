@@ -117,7 +117,7 @@ def add_uploading(
 def _add_page(router: APIRouter, renderer: Renderer) -> None:
     """Add the page of a file that was sent, and what it leads to."""
 
-    @router.get("/uploads/{upload:uuid}")
+    @router.get("/uploads/{upload}")
     @needs("submitter")
     async def dataset_file_page(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         upload: UUID, request: Request, looks: LooksDep, who: SubmitterDep, opened: ResourcesDep
@@ -126,7 +126,7 @@ def _add_page(router: APIRouter, renderer: Renderer) -> None:
         sent = SentFile.read({name: query.getlist(name) for name in query})
         return await _page(renderer, request, looks, who, opened, upload, sent)
 
-    @router.post("/uploads/{upload:uuid}")
+    @router.post("/uploads/{upload}")
     @needs("submitter")
     async def create_from_file(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         upload: UUID,
@@ -149,7 +149,7 @@ def _add_page(router: APIRouter, renderer: Renderer) -> None:
             faults, status = (OTHERS,), TOO_MANY.status
         return await _page(renderer, request, units, who, opened, upload, sent, faults, status)
 
-    @router.post("/uploads/{upload:uuid}/forget")
+    @router.post("/uploads/{upload}/forget")
     @needs("submitter")
     def forget_file(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         upload: UUID, units: UnitsDep, who: SubmitterDep
