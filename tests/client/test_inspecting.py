@@ -254,3 +254,34 @@ def test_values_cannot_control_the_terminal(tmp_path: Path):
     assert "\x1b" not in done.stdout
     assert "\\x1b" in done.stdout
     assert inspect(file, "-o", "csv").stdout.splitlines()[0].startswith("field,distinct,empty,")
+
+
+def labelled(folder: Path, *labels: str, many: int = 40) -> Path:
+    """Texts with frequent labels `a` and `b`, and more of these."""
+    file = folder / "labelled.csv"
+    rows = [f"text {place},{label}" for place, label in enumerate([*"ab" * many, *labels])]
+    file.write_text("\n".join(["text,label", *rows]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("labels", "words", "codes"),
+    [
+        (["", "NaN", "null"], {"a": " a", "b": " b"}, {"missing_label"}),
+        (["A ", "A "], {"a": " a", "b": " b"}, {"label_in_two_writings"}),
+        (["none"], {"a": " a", "b": " b"}, {"missing_label"}),
+        (["none"] * 20, {"a": " a", "b": " b", "none": " none"}, set[str]()),
+    ],
+    ids=["missing", "writings", "a rare none", "none is a class"],
+)
+def test_labels_that_would_stop_a_study_are_found_and_not_proposed(
+    labels: list[str], words: dict[str, str], codes: set[str], tmp_path: Path
+):
+    file = labelled(tmp_path, *labels)
+    found = inspected(file)
+    assert found["spec"]["task"]["label"]["words"] == words
+    assert "metric" not in found["spec"]["task"], "what is no label unbalances nothing"
+    assert {one["code"] for one in found["findings"]} == codes
+    cleaned = inspected(file, "--drop-empty", "--merge-labels")
+    kept = {one["value"] for one in cleaned["fields"][1]["values"]}
+    assert kept == set(words)

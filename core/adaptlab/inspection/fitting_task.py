@@ -10,6 +10,7 @@ from adaptlab.inspection.columns import Column, LengthSpread
 from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import ConversationFacts, RecordsFacts
+from adaptlab.records.label_cleaning import counted_labels
 from adaptlab.records.label_values import are_codes
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.spec import Choice
@@ -196,7 +197,8 @@ def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
     match proposed_metric(facts, roles):
         case "macro_f1":
             answer = facts.field(roles.answer)
-            counts = sorted((one.count, one.value) for one in (answer and answer.values) or ())
+            assert answer is not None
+            counts = sorted((count, label) for label, count in counted_labels(answer).items())
             (rare, rarest), (many, common) = counts[0], counts[-1]
             return (
                 f"Labels are unbalanced: {common!r} has {many:,} records, {rarest!r} {rare:,}. So "

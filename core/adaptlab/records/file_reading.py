@@ -66,11 +66,13 @@ class LabelCleaning(Value):
     Attributes:
         label: the field with the labels.
         dropped: records without a label that were left out.
+        missing: their values.
         merged: the kept writing by each other one.
     """
 
     label: FieldName
     dropped: int = 0
+    missing: tuple[str, ...] = ()
     merged: dict[str, str] = Field(default_factory=dict)
 
 

@@ -6,8 +6,11 @@ from typing import NamedTuple
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.facts import FieldFacts, ValueCount
 from adaptlab.records.file_reading import LabelCleaning, ReadingOptions
-from adaptlab.records.label_values import alike, is_missing
+from adaptlab.records.label_values import alike, can_be_a_label, is_missing
 from adaptlab.records.record import PlacedRecord
+
+RARE = 0.05
+"""Share of the records below which a value such as `none` is taken for no label."""
 
 
 class Writings(NamedTuple):
@@ -21,18 +24,40 @@ class Writings(NamedTuple):
 
 
 def missing_of(field: FieldFacts) -> tuple[ValueCount, ...]:
-    """Return the values of a field that mean no label."""
-    return tuple(one for one in field.values or () if is_missing(one.value))
+    """Return the values of a field that mean no label.
+
+    A value that can be a label is one where it is frequent.
+    """
+    values = field.values or ()
+    few = RARE * sum(one.count for one in values)
+    return tuple(
+        one
+        for one in values
+        if is_missing(one.value) and not (can_be_a_label(one.value) and one.count >= few)
+    )
+
+
+def _labelled(field: FieldFacts) -> dict[str, int]:
+    missing = {one.value for one in missing_of(field)}
+    return {one.value: one.count for one in field.values or () if one.value not in missing}
 
 
 def writings_of(field: FieldFacts) -> tuple[Writings, ...]:
     """Return the labels of a field that have several writings."""
-    counts = {one.value: one.count for one in field.values or () if not is_missing(one.value)}
+    counts = _labelled(field)
     groups = (
         sorted(group, key=lambda one: (one != " ".join(one.split()), -counts[one], one))
         for group in alike(counts)
     )
     return tuple(Writings(kept, tuple(others)) for kept, *others in groups)
+
+
+def counted_labels(field: FieldFacts) -> dict[str, int]:
+    """Return the labels of a field as cleaning leaves them, with counts."""
+    counts = _labelled(field)
+    for group in writings_of(field):
+        counts[group.kept] += sum(counts.pop(other) for other in group.others)
+    return counts
 
 
 def cleaning_of(field: FieldFacts, options: ReadingOptions) -> LabelCleaning | None:
@@ -51,6 +76,7 @@ def cleaning_of(field: FieldFacts, options: ReadingOptions) -> LabelCleaning | N
     cleaning = LabelCleaning(
         label=field.name,
         dropped=sum(one.count for one in missing),
+        missing=tuple(one.value for one in missing),
         merged={other: group.kept for group in merged for other in group.others},
     )
     return cleaning if cleaning.dropped or cleaning.merged else None
@@ -66,7 +92,7 @@ def cleaned(
     label, merged = cleaning.label, cleaning.merged
     for one in placed:
         value = one.record[label]
-        if cleaning.dropped and is_missing(value):
+        if value in cleaning.missing:
             continue
         yield (
             one._replace(record=_with(one.record, label, merged[value])) if value in merged else one

@@ -7,9 +7,18 @@ MISSING = ("", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "?")
 """Values that programs write where there is none, in small letters."""
 
 
+AMBIGUOUS = ("na", "none", "nil", "?")
+"""Of these, values that can be a label, such as the intent `none`."""
+
+
 def is_missing(value: str) -> bool:
     """Return True if a value usually means that there is no label."""
     return value.strip().lower() in MISSING
+
+
+def can_be_a_label(value: str) -> bool:
+    """Return True if a value that usually means no label can be one."""
+    return value.strip().lower() in AMBIGUOUS
 
 
 def alike(values: Iterable[str]) -> Iterator[tuple[str, ...]]:

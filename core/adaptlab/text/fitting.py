@@ -13,8 +13,7 @@ from adaptlab.records.facts import (
     FieldFacts,
     RecordsFacts,
 )
-from adaptlab.records.label_cleaning import writings_of
-from adaptlab.records.label_values import is_missing
+from adaptlab.records.label_cleaning import counted_labels
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -210,7 +209,7 @@ def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
         if mean >= FREE_ANSWER:
             return "perplexity"
         return "token_f1" if mean >= LONG_ANSWER else None
-    counts = [entry.count for entry in answer.values or () if not is_missing(entry.value)]
+    counts = counted_labels(answer).values()
     if not 1 < len(counts) <= MOST_CONFUSED or max(counts) <= UNBALANCED * min(counts):
         return None
     return "macro_f1"
@@ -262,9 +261,7 @@ def labels_of(field: FieldFacts) -> tuple[str, ...]:
 
     Values that mean no label are left out.
     """
-    others = {other for group in writings_of(field) for other in group.others}
-    values = (one.value for one in field.values or ())
-    return tuple(value for value in values if not (is_missing(value) or value in others))
+    return tuple(counted_labels(field))
 
 
 def read_fields(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
