@@ -63,6 +63,7 @@ def test_a_value_that_the_task_names_is_a_label() -> None:
     named = {"NA": " Africa", "EU": " Europe"}
     assert resolve_task(task(words=named), "/task", {"reviews": facts})
     assert resolve_task(task(classes=["NA", "EU"]), "/task", {"reviews": facts})
+    assert resolve_task(task(), "/task", {"reviews": facts_of(labelled("none", "refund"))})
 
 
 @pytest.mark.parametrize("pair", TWICE)

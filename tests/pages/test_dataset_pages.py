@@ -227,7 +227,7 @@ def test_a_file_becomes_a_study_in_the_browser_alone(settings: Settings, token: 
         kept = browser.get("/v1/datasets/tickets").json()
         assert (kept["records"], kept["reading"]["encoding"]) == (48, "cp1252")
         assert kept["reading"]["cleaning"] == {
-            "label": "label", "dropped": 12, "merged": {"Oui ": "oui"}
+            "label": "label", "dropped": 12, "missing": [""], "merged": {"Oui ": "oui"}
         }  # fmt: skip
         assert "12 without label left out" in text_of(browser.get("/datasets/tickets").text)
         assert browser.get(f"{upload}?file=x.csv").status_code == 404, "the upload is not kept"

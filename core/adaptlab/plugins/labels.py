@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from adaptlab.errors import Problem
 from adaptlab.plugins.metric import metric_named
 from adaptlab.records.facts import MOST_CONFUSED, MOST_VALUES, FieldFacts, RecordsFacts
-from adaptlab.records.label_values import alike, is_missing
+from adaptlab.records.label_cleaning import missing_of
+from adaptlab.records.label_values import alike
 
 
 def problem_of_metric(name: str | None, labels: int) -> Iterator[Problem]:
@@ -80,8 +81,9 @@ def _unclear_values(
     A value that the task names is a label as it is written; only an empty one never is.
     """
     counts = {entry.value: entry.count for entry in field.values or ()}
+    missing = {entry.value for entry in missing_of(field)}
     for value, count in counts.items():
-        if is_missing(value) and (not value.strip() or value not in named):
+        if value in missing and (not value.strip() or value not in named):
             records = f"{count:,} record{' has' if count == 1 else 's have'}"
             name = "" if not value.strip() else f", or name {value!r} in the task if it is a label"
             detail = (

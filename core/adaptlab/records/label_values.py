@@ -7,8 +7,8 @@ MISSING = ("", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "?")
 """Values that programs write where there is none, in small letters."""
 
 
-AMBIGUOUS = ("na", "none", "nil", "?")
-"""Of these, values that can be a label, such as the intent `none`."""
+AMBIGUOUS = ("na", "none", "nil")
+"""As written here, values that can be a label, such as the intent `none`; programs write `None`."""
 
 
 def is_missing(value: str) -> bool:
@@ -18,7 +18,7 @@ def is_missing(value: str) -> bool:
 
 def can_be_a_label(value: str) -> bool:
     """Return True if a value that usually means no label can be one."""
-    return value.strip().lower() in AMBIGUOUS
+    return value in AMBIGUOUS
 
 
 def alike(values: Iterable[str]) -> Iterator[tuple[str, ...]]:
