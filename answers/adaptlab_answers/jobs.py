@@ -35,18 +35,11 @@ class Estimate(Value):
     explanation: str
 
 
-class RunProgress(Value):
-    """Training steps done and in total, and what a running job does now.
-
-    `phase` is null for jobs that do not run. Of a phase after training, `phase_done` parts of
-    `phase_total` are done, where the worker tells them: answers in `evaluating`, `answering` (the
-    shown items) and `transferring` (to other base models), passes and maps in
-    `recording_attention`. `eta_seconds` is the time left of the phase, once a part is done.
-    """
+class StepsAndParts(Value):
+    """Steps of the training and parts of a later phase; see `RunProgress`."""
 
     step: int
     total: int
-    eta_seconds: float | None
     phase: Phase | None = None
     phase_done: int | None = None
     phase_total: int | None = None
@@ -57,6 +50,18 @@ class RunProgress(Value):
         if self.phase_done is None or not self.phase_total:
             return self.step, self.total
         return self.phase_done, self.phase_total
+
+
+class RunProgress(StepsAndParts):
+    """Training steps done and in total, and what a running job does now.
+
+    `phase` is null for jobs that do not run. Of a phase after training, `phase_done` parts of
+    `phase_total` are done, where the worker tells them: answers in `evaluating`, `answering` (the
+    shown items) and `transferring` (to other base models), passes and maps in
+    `recording_attention`. `eta_seconds` is the time left of the phase, once a part is done.
+    """
+
+    eta_seconds: float | None
 
 
 class QueuePlace(Value):
@@ -213,14 +218,8 @@ class EventPage(Value):
     terminal: bool
 
 
-class ProgressNews(Value):
-    """Progress, sent between events and without an id; see `RunProgress`."""
+class ProgressNews(StepsAndParts):
+    """Progress, sent between events and without an id."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     """Like the `type` of an event, so that a loop over both can test it."""
-
-    step: int
-    total: int
-    phase: Phase | None = None
-    phase_done: int | None = None
-    phase_total: int | None = None

@@ -24,7 +24,7 @@ def job_id(session: Session, text: str) -> UUID:
     """Return the id of the job whose id is, begins with or ends with `text`.
 
     Raises:
-        NotFound: no job has such an id.
+        Absent: no job has such an id.
         InvalidSpec: several jobs have one.
     """
     whole = in_full(text)

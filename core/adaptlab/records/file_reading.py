@@ -31,6 +31,9 @@ TITLES: Mapping[str, str] = {
     "cp1252": "Windows-1252",
 }
 
+MENDING: tuple[str, ...] = ("drop_empty", "merge_labels")
+"""The options that change labels, and so mend what is found in them."""
+
 
 def _named(given: object) -> object:
     """Return the name of a delimiter that is given as its sign."""
@@ -53,6 +56,11 @@ class ReadingOptions(Value):
     label: FieldName | None = None
     drop_empty: bool = False
     merge_labels: bool = False
+
+    @property
+    def changes_labels(self) -> bool:
+        """True if records are left out, or labels written in another way."""
+        return self.drop_empty or self.merge_labels
 
     def alone(self) -> "ReadingOptions":
         """Return the options of a request without its other members."""

@@ -66,8 +66,6 @@ def cleaning_of(field: FieldFacts, options: ReadingOptions) -> LabelCleaning | N
     Raises:
         InvalidSpec: the field has too many values to be one of labels.
     """
-    if not (options.drop_empty or options.merge_labels):
-        return None
     if field.values is None:
         detail = f"The field {field.name!r} has texts and no labels. Name the one with labels."
         raise InvalidSpec(Problem("/label", "no_labels", detail))

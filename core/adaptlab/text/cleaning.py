@@ -17,7 +17,7 @@ def with_cleaning(reading: Reading, facts: RecordsFacts, options: ReadingOptions
     Raises:
         InvalidSpec: there is no such field, or none with labels.
     """
-    if not (options.drop_empty or options.merge_labels):
+    if not options.changes_labels:
         return reading
     roles = roles_of(facts)
     name = options.label or (roles and roles.answer) or ""
@@ -34,7 +34,7 @@ def whole_reading(
     reading: Reading, options: ReadingOptions, records: Callable[[], Iterable[Record]]
 ) -> Reading:
     """Return a reading with its cleaning, for which `records` are read."""
-    if not (options.drop_empty or options.merge_labels):
+    if not options.changes_labels:
         return reading
     gatherer = Gatherer()
     for record in records():

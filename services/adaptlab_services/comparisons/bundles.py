@@ -85,9 +85,9 @@ def frozen(
     can be frozen and is marked as partial.
 
     Raises:
-        NotFound: there is no such study.
-        Conflict: the study is still running, so its decision could change, it has no scores, or it
-            chose its own seeds to answer a question.
+        Absent: there is no such study.
+        StateConflict: the study is still running, so its decision could change, it has no scores,
+            or it chose its own seeds to answer a question.
     """
     with units() as session:
         view = studies.get(session, study)

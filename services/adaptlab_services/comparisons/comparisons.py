@@ -105,7 +105,7 @@ class JobsQuestion:
         """Read all measurements.
 
         Raises:
-            NotFound: a job does not exist.
+            Absent: a job does not exist.
             InvalidSpec: a job is not an adaptation, or there are too many pairs of rows.
         """
         jobs = scored_jobs(session, self.job_ids)

@@ -45,9 +45,9 @@ def delete_job(session: Session, job_id: UUID) -> None:
     """Delete a job with its results.
 
     Raises:
-        NotFound: there is no such job.
+        Absent: there is no such job.
         Forbidden: the caller is no admin of its project.
-        Conflict: it has not ended.
+        StateConflict: it has not ended.
         StillNeeded: a study, or another job, needs it.
     """
     study_lock.take(session)

@@ -38,10 +38,10 @@ def share(session: Session, name: str, new: NewShare) -> BaseModelView:
     """Share a base model with another project; repeated calls change nothing.
 
     Raises:
-        NotFound: there is no such base model, or the caller is no member of the other project.
+        Absent: there is no such base model, or the caller is no member of the other project.
         Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
             the other one.
-        Conflict: it is not ready, or the other project has one of that name.
+        StateConflict: it is not ready, or the other project has one of that name.
     """
     place = _own(session, name)
     other = access.receiving_project(session, new.project)
@@ -76,9 +76,9 @@ def take_back(session: Session, name: str, project: str) -> None:
     Jobs there that have ended keep what they recorded. Admins of that project can do it, too.
 
     Raises:
-        NotFound: there is no such base model, or it is not shared with that project.
+        Absent: there is no such base model, or it is not shared with that project.
         Forbidden: the caller is neither its owner nor an admin of one of both projects.
-        Conflict: a study or an unfinished job of that project needs it.
+        StateConflict: a study or an unfinished job of that project needs it.
     """
     audit.note(session, project=project)
     there = _received(session, name, project) or _given(session, name, project)

@@ -282,7 +282,7 @@ def get(session: Session, name: str) -> BaseModelView:
     """Return a base model, that of the request's project if several match.
 
     Raises:
-        NotFound: no project, or several other projects, have such a base model.
+        Absent: no project, or several other projects, have such a base model.
     """
     rows = session.execute(_rows().where(BaseModel.name == name)).all()
     found = [(one.BaseModel.project_id, one) for one in rows]

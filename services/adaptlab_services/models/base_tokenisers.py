@@ -24,7 +24,7 @@ def tokeniser_file(session: Session, name: str, roots: ModelRoots) -> bytes:
     """Return the `tokenizer.json` of an imported base model.
 
     Raises:
-        NotFound: there is no such base model, it reads bytes or images, or its folder is below a
+        Absent: there is no such base model, it reads bytes or images, or its folder is below a
             root that this server does not have.
     """
     job_id = base_models.get(session, name).job_id

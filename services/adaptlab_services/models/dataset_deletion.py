@@ -42,10 +42,10 @@ def delete_dataset(session: Session, name: str) -> None:
     everything that they recorded.
 
     Raises:
-        NotFound: no project, or several other projects, have such a dataset.
+        Absent: no project, or several other projects, have such a dataset.
         Forbidden: the caller may not change it.
-        Conflict: a base model, a study or an unfinished job needs it, it is shared, or it is the
-            generated one.
+        StateConflict: a base model, a study or an unfinished job needs it, it is shared, or it is
+            the generated one.
     """
     if name == GENERATED:
         raise StateConflict(

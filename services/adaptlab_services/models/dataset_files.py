@@ -93,7 +93,7 @@ def from_file(
     It is read piece by piece, and the dataset is created in the last of the caller's `units`.
 
     Raises:
-        Conflict: the name belongs to another dataset.
+        StateConflict: the name belongs to another dataset.
         InvalidSpec: the file is not below a root, is too large or has changed while it was read, or
             something in it is not a record.
     """

@@ -26,10 +26,10 @@ def share(session: Session, name: str, new: NewShare) -> DatasetView:
     """Share a dataset with another project; repeated calls change nothing.
 
     Raises:
-        NotFound: there is no such dataset, or the caller is no member of the other project.
+        Absent: there is no such dataset, or the caller is no member of the other project.
         Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
             the other one.
-        Conflict: it is itself shared or generated, or the other project has one of that name.
+        StateConflict: it is itself shared or generated, or the other project has one of that name.
     """
     row = _own(session, name)
     other = access.receiving_project(session, new.project)
@@ -59,9 +59,9 @@ def take_back(session: Session, name: str, project: str) -> None:
     Admins of that project can do it, too.
 
     Raises:
-        NotFound: there is no such dataset, or it is not shared with that project.
+        Absent: there is no such dataset, or it is not shared with that project.
         Forbidden: the caller is neither its owner nor an admin of one of both projects.
-        Conflict: a base model, a study or an unfinished job of that project needs it.
+        StateConflict: a base model, a study or an unfinished job of that project needs it.
     """
     audit.note(session, project=project)
     other = access.administered_project(session, project)

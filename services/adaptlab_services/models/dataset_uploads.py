@@ -62,8 +62,8 @@ def from_upload(
     takes longer than a transaction may be idle.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is not complete, or the name belongs to other words.
+        Absent: the caller has no such upload.
+        StateConflict: the upload is not complete, or the name belongs to other words.
         InvalidSpec: the content is not a valid word list.
     """
     with sessions() as separate:

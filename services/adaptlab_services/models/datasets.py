@@ -144,7 +144,7 @@ def upload(session: Session, principal: Principal, new: NewDataset) -> Uploaded:
 
     Raises:
         InvalidSpec: the name is reserved, or the words are not a valid list.
-        Conflict: the name belongs to another dataset.
+        StateConflict: the name belongs to another dataset.
     """
     check_name(new.name)
     words = word_list(new.triples)
@@ -177,7 +177,7 @@ def keep(
     """Create a dataset with stored content, unless an equal one exists.
 
     Raises:
-        Conflict: the name belongs to another dataset.
+        StateConflict: the name belongs to another dataset.
     """
     is_new = _insert(session, principal, name, sources, content)
     with access.inside(session, access.to_create(session)):
@@ -212,7 +212,7 @@ def keep_under_free_name(
     of the digest.
 
     Raises:
-        Conflict: other datasets have both names.
+        StateConflict: other datasets have both names.
     """
     longer = f"{wanted[: LONGEST_NAME - DIGITS - 1]}-{content.artifact.sha256[:DIGITS]}"
     for name in (longer,) if wanted == GENERATED else (wanted, longer):
@@ -230,7 +230,7 @@ def get(session: Session, name: str) -> DatasetView:
     """Return a dataset, that of the request's project if several match.
 
     Raises:
-        NotFound: no project, or several other projects, have such a dataset.
+        Absent: no project, or several other projects, have such a dataset.
     """
     if name == GENERATED:
         return _generated_view()
@@ -254,7 +254,7 @@ def fitting_task(session: Session, name: str, context: int | None = None) -> Jso
         context: the longest item that a base model of bytes can read; None for tokens.
 
     Raises:
-        NotFound: no project, or several other projects, have such a dataset.
+        Absent: no project, or several other projects, have such a dataset.
     """
     if get(session, name).kind == "words":
         return {"name": "word_translation", "dataset": name}

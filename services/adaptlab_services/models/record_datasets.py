@@ -102,7 +102,7 @@ def create(session: Session, principal: Principal, new: NewRecords) -> Uploaded:
 
     Raises:
         InvalidSpec: the name is reserved, or something is not a record.
-        Conflict: the name belongs to another dataset.
+        StateConflict: the name belongs to another dataset.
     """
     datasets.check_name(new.name)
     gatherer = Gatherer(INLINE)
@@ -147,7 +147,7 @@ def store(
     """Create a dataset from records that are read while they are stored.
 
     Raises:
-        Conflict: the name belongs to another dataset.
+        StateConflict: the name belongs to another dataset.
         InvalidSpec: there are no or too many records.
     """
     told = new.reading if isinstance(new, RecordsFromUpload) else None

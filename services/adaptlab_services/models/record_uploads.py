@@ -37,8 +37,8 @@ def from_upload(
     `sessions`. The dataset is created in the last of the caller's `units`.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is not complete, or the name belongs to another dataset.
+        Absent: the caller has no such upload.
+        StateConflict: the upload is not complete, or the name belongs to another dataset.
         InvalidSpec: the upload is too large, or something in it is not a record.
     """
     datasets.check_name(new.name)

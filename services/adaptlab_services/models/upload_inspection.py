@@ -85,8 +85,8 @@ def inspected_upload(
     """Return what is in an upload, read as a file of this name and form.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is not complete.
+        Absent: the caller has no such upload.
+        StateConflict: the upload is not complete.
         InvalidSpec: it is no file of records, is too large, or takes too long.
     """
     with units() as session:

@@ -22,9 +22,9 @@ def delete_folder(session: Session, name: str) -> None:
     something else has the same.
 
     Raises:
-        NotFound: no project, or several other projects, have such a model folder.
+        Absent: no project, or several other projects, have such a model folder.
         Forbidden: the caller may not change it.
-        Conflict: a base model or an unfinished job reads its files.
+        StateConflict: a base model or an unfinished job reads its files.
     """
     columns = UploadedFolder.project_id, UploadedFolder.owner_id
     rows = session.execute(select(*columns).where(UploadedFolder.name == name)).all()

@@ -110,8 +110,8 @@ def create(session: Session, principal: Principal, new: NewModelFolder) -> Creat
     bytes were compared with the announced digests.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: an upload is not complete, or the name belongs to other files.
+        Absent: the caller has no such upload.
+        StateConflict: an upload is not complete, or the name belongs to other files.
         InvalidSpec: the files are not those of a model.
     """
     project_id = access.to_create(session)
@@ -210,7 +210,7 @@ def get(session: Session, name: str) -> ModelFolderView:
     """Return an uploaded folder, the request's own if several match.
 
     Raises:
-        NotFound: no project, or several other projects, have such a folder.
+        Absent: no project, or several other projects, have such a folder.
     """
     rows = session.execute(_rows().where(UploadedFolder.name == name)).all()
     row = access.nearest(session, [(one.UploadedFolder.project_id, one) for one in rows])

@@ -237,7 +237,7 @@ def joined_project(session: Session, name: str) -> int:
     The request need not show it.
 
     Raises:
-        NotFound: there is no such project, or the caller is no member of it.
+        Absent: there is no such project, or the caller is no member of it.
     """
     project_id = session.scalars(select(Project.id).where(Project.name == name)).one_or_none()
     access = _access(session)
@@ -253,7 +253,7 @@ def receiving_project(session: Session, name: str) -> int:
     creating it.
 
     Raises:
-        NotFound: there is no such project, or the caller is no member of it.
+        Absent: there is no such project, or the caller is no member of it.
         Forbidden: the caller is only a reader there.
     """
     project_id, access = joined_project(session, name), _access(session)

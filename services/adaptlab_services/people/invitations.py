@@ -40,7 +40,7 @@ def accept(session: Session, principal: Principal, name: str) -> int:
     """Accept an invitation to a project; return the project's id.
 
     Raises:
-        NotFound: the caller has no such invitation.
+        Absent: the caller has no such invitation.
         Forbidden: the token is for one project, or for reading only.
     """
     _check_may_decide(principal)
@@ -64,7 +64,7 @@ def leave(session: Session, principal: Principal, name: str) -> None:
     """Leave a project, or decline its invitation; all objects stay.
 
     Raises:
-        NotFound: the caller is neither a member nor invited.
+        Absent: the caller is neither a member nor invited.
         Forbidden: the token is for one project, or for reading only.
     """
     _check_may_decide(principal)
@@ -77,7 +77,7 @@ def choose(session: Session, principal: Principal, rights: Access, changes: OwnC
     """Set the project of requests that name none.
 
     Raises:
-        NotFound: the caller is no member of the project.
+        Absent: the caller is no member of the project.
         Forbidden: the token is for one project, or for reading only.
     """
     _check_may_decide(principal)

@@ -52,7 +52,7 @@ def create(session: Session, principal: Principal, rights: Access, new: NewToken
 
     Raises:
         Forbidden: the new token would allow more than the caller's own.
-        NotFound: the user or the project does not exist.
+        Absent: the user or the project does not exist.
     """
     facts: dict[str, object] = {"user": new.user or principal.name, "scopes": list(new.scopes)}
     audit.note(session, **facts, project=new.project, expires_in_days=new.expires_in_days)
@@ -110,7 +110,7 @@ def revoke(session: Session, principal: Principal, rights: Access, token_id: int
     """Revoke a token and the browser sessions that it opened, permanently.
 
     Raises:
-        NotFound: the token belongs to another user and the caller is not an admin of the server.
+        Absent: the token belongs to another user and the caller is not an admin of the server.
         Forbidden: the token allows more than the caller's own.
     """
     mine = [] if rights.is_admin else [Token.user_id == principal.user_id]

@@ -80,7 +80,7 @@ def put_member(
     An admin of the server makes users members at once.
 
     Raises:
-        NotFound: the user does not exist, or the caller does not see the project.
+        Absent: the user does not exist, or the caller does not see the project.
         Forbidden: the caller is not an admin of the project.
     """
     audit.note(session, role={"after": new.role})

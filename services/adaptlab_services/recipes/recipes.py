@@ -111,9 +111,9 @@ def report(session: Session, study: str) -> StudyReport:
     `study` is an id or a name.
 
     Raises:
-        NotFound: there is no such study.
+        Absent: there is no such study.
         NoReport: the study was not created from a recipe.
-        Conflict: the recipe no longer exists.
+        StateConflict: the recipe no longer exists.
     """
     view = studies.get(session, study)
     if (reference := view.recipe) is None:

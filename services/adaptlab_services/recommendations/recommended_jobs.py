@@ -51,7 +51,7 @@ def submit(
 
     Raises:
         InvalidSpec: a proposed spec is no longer valid.
-        Conflict: the recommendation does not, or no longer, propose what is `wanted`.
+        StateConflict: the recommendation does not, or no longer, propose what is `wanted`.
         LimitReached: the owner would have too many queued jobs.
         Forbidden: the caller is not allowed to create jobs.
     """

@@ -65,7 +65,7 @@ def page(
     They are sorted by task, item and replicate.
 
     Raises:
-        NotFound: there is no such job, or no such other job.
+        Absent: there is no such job, or no such other job.
         InvalidSpec: the page token is invalid.
     """
     most, bound = paging.page_limit(page_size) - 1, wanted.bound(job_id)

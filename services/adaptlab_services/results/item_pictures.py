@@ -74,7 +74,7 @@ def place_of(session: Session, job_id: UUID, task_place: int, item: int) -> Pict
     """Return the place of the picture of an item that a job shows.
 
     Raises:
-        NotFound: there is no such job.
+        Absent: there is no such job.
         NoPicture: there is no such item, or it is no image.
     """
     attempt = latest_attempt(session, job_id)

@@ -28,7 +28,7 @@ def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) 
     An imported base model is read below `roots`, if its tensors are needed.
 
     Raises:
-        NotFound: there is no such checkpoint.
+        Absent: there is no such checkpoint.
         InvalidSpec: it has no PEFT form, it is too large to convert, or the folder of the base
             model is missing or has changed.
         ArtifactGone: its bytes, or those of its base model, are not available.

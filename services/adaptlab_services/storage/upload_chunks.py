@@ -143,8 +143,8 @@ def receiving(
     Once complete and valid, it replaces an earlier chunk of its number.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is complete.
+        Absent: the caller has no such upload.
+        StateConflict: the upload is complete.
         InvalidSpec: the number is too large.
         QuotaReached: the owner stores too much.
     """

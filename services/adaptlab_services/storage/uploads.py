@@ -97,8 +97,8 @@ def complete(session: Session, principal: Principal, upload_id: UUID) -> UploadV
     """Check the upload's content and store it as an artifact.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: chunks are missing.
+        Absent: the caller has no such upload.
+        StateConflict: chunks are missing.
         WrongBytes: the content does not match the announced digest.
 
     If it raises, the upload stays as it was.
@@ -155,8 +155,8 @@ def completed(session: Session, principal: Principal, upload_id: UUID) -> Stored
     """Return the content of one of the caller's uploads.
 
     Raises:
-        NotFound: the caller has no such upload.
-        Conflict: the upload is not complete.
+        Absent: the caller has no such upload.
+        StateConflict: the upload is not complete.
     """
     upload = found(session, principal, upload_id)
     if not is_complete(upload):

@@ -21,9 +21,9 @@ def delete_study(session: Session, study: str, *, with_jobs: bool = False) -> De
     Other jobs stay with their results.
 
     Raises:
-        NotFound: there is no such study.
+        Absent: there is no such study.
         Forbidden: the caller is no admin of its project.
-        Conflict: it is running.
+        StateConflict: it is running.
     """
     study_lock.take(session)
     row = locked_row(session, study, even_cancelled=True)

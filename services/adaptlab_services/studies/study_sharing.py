@@ -24,10 +24,10 @@ def share(session: Session, study: str, new: NewShare) -> StudyView:
     """Share a study with another project; repeated calls change nothing.
 
     Raises:
-        NotFound: there is no such study, or the caller is no member of the other project.
+        Absent: there is no such study, or the caller is no member of the other project.
         Forbidden: the caller is neither its owner nor an admin of its project, or only a reader of
             the other one.
-        Conflict: the study belongs to that project.
+        StateConflict: the study belongs to that project.
     """
     row = _own(session, study)
     other = access.receiving_project(session, new.project)
@@ -47,7 +47,7 @@ def take_back(session: Session, study: str, project: str) -> None:
     Admins of that project can do it, too.
 
     Raises:
-        NotFound: there is no such study, or it is not shared with that project.
+        Absent: there is no such study, or it is not shared with that project.
         Forbidden: the caller is neither its owner nor an admin of one of both projects.
     """
     is_receiver = access.administered_project(session, project) is not None

@@ -69,7 +69,7 @@ def create(
     Raises:
         Forbidden: the caller is not an operator of the project.
         InvalidSpec: the server sends nothing to this address.
-        Conflict: the project has `MOST_WEBHOOKS`.
+        StateConflict: the project has `MOST_WEBHOOKS`.
     """
     project_id = access.project_of(session)
     _check_operator(rights, project_id)

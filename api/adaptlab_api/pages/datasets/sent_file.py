@@ -18,7 +18,7 @@ from adaptlab.records.file_forms import (
     dataset_name,
     form_of,
 )
-from adaptlab.records.file_reading import DELIMITERS, ENCODINGS, ReadingOptions
+from adaptlab.records.file_reading import DELIMITERS, ENCODINGS, MENDING, ReadingOptions
 from adaptlab_api.requests.dependencies import valid
 from adaptlab_services.models.record_datasets import RecordsFromUpload
 
@@ -32,7 +32,6 @@ _OPTIONS = TypeAdapter(ReadingOptions)
 _RECORDS = TypeAdapter(RecordsFromUpload)
 _FORM = TypeAdapter(FileForm)
 SAID = ("format", "delimiter", "encoding", "label")
-CHANGES = ("drop_empty", "merge_labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class SentFile:
             return next(iter(fields.get(name, ())), "").strip()
 
         said = {name: given for name in SAID if (given := text(name))}
-        changes = frozenset(name for name in CHANGES if text(name))
+        changes = frozenset(name for name in MENDING if text(name))
         return cls(text("file")[:LONGEST_NAME], said, changes, text("name"))
 
     def form(self) -> FileForm:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.file_reading import MENDING
 from adaptlab_api.answers.problems import BAD_REQUEST, NO_FORM, TOO_MANY, Refused, status_of
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import file_form
@@ -41,7 +42,7 @@ HERE = "/datasets"
 NO_UPLOAD = "This file is no longer kept. Choose it again."
 MULTIPART = "multipart/form-data"
 _MOST_PARTS = 8
-UNCHANGED = {"drop_empty": False, "merge_labels": False}
+UNCHANGED = dict.fromkeys(MENDING, False)
 """The file is shown as it is, beside what can be changed in it."""
 
 

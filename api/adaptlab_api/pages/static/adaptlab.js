@@ -74,9 +74,9 @@
 
   // Folds by their names, and those without one by their places.
   function foldsOf(box) {
-    const folds = [...box.querySelectorAll("details")];
-    const named = folds.map((one) => one.id || one.getAttribute("aria-labelledby"));
-    return folds.map((one, index) => [named[index] || index - named.slice(0, index).filter(Boolean).length, one]);
+    let nameless = 0;
+    const nameOf = (one) => one.id || one.getAttribute("aria-labelledby") || nameless++;
+    return [...box.querySelectorAll("details")].map((one) => [nameOf(one), one]);
   }
 
   function take(page) {

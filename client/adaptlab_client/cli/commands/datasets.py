@@ -347,12 +347,10 @@ def form_given(file: Path, wanted: FormName | None) -> "FileForm":
 
 def _mending(report: "Inspection") -> list[str]:
     """Return the options that mend what a file has."""
+    from adaptlab.records.file_reading import MENDING
+
     found = dict.fromkeys(one.option for one in report.findings)
-    return [
-        f"--{option.replace('_', '-')}"
-        for option in found
-        if option in ("drop_empty", "merge_labels")
-    ]
+    return [f"--{option.replace('_', '-')}" for option in found if option in MENDING]
 
 
 def _imported(german: Path | None, spanish: Path | None) -> "Imported":

@@ -282,11 +282,12 @@ def _mended(
 
 def _say_findings(file: "MeasuredFile", roles: "Roles", option: str | None) -> bool:
     """Print the findings that an option mends, or the others; return True for any."""
-    mended = ("drop_empty", "merge_labels")
+    from adaptlab.records.file_reading import MENDING
+
     found = [
         one
         for one in file.findings(roles)
-        if (one.option if one.option in mended else None) == option
+        if (one.option if one.option in MENDING else None) == option
     ]
     for one in found:
         say(one.detail)
