@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -293,8 +293,8 @@ def wait_for_worker(sessions: sessionmaker[Session]) -> None:
 
     def is_there() -> bool:
         with sessions.begin() as session:
-            later = Worker.started_at + timedelta(milliseconds=100)
-            has_looked = Worker.unschedulable.is_(None) & (Worker.heartbeat_at > later)
+            is_later = Worker.heartbeat_at > Worker.started_at
+            has_looked = Worker.unschedulable.is_(None) & is_later
             return session.scalar(select(func.count()).where(has_looked)) == 1
 
     wait_until(is_there, "a worker")

@@ -44,7 +44,8 @@ def register(
 ) -> UUID:
     """Insert a new worker, with its token if it uses the API; return its id.
 
-    `model_roots` are those that it can read, None if they are unknown.
+    `model_roots` are those that it can read, None if they are unknown. Its first sign of life is
+    its start, exactly: a later one means that it has looked for work or said why not.
     """
     worker_id = uuid.uuid4()
     row = {
@@ -54,8 +55,10 @@ def register(
         "queues": list(queues),
         "token_id": token_id,
         "model_roots": None if model_roots is None else list(model_roots),
+        "started_at": func.now(),
+        "heartbeat_at": func.now(),
     }
-    session.execute(insert(Worker), [row])
+    session.execute(insert(Worker).values(row))
     return worker_id
 
 
