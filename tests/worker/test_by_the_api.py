@@ -164,7 +164,7 @@ def killed_midway(cluster: Cluster, sessions: Sessions, watched: Watched) -> UUI
 
 
 def take_back(sessions: Sessions, watched: Watched, job_id: UUID) -> int:
-    """Queue the job of a killed worker again; returns the step that it has saved.
+    """Queue the job of a killed worker again; return the step it has saved.
 
     The server may still be writing the worker's last report, which locks the job or renews its
     lease, so that one try is not enough.

@@ -215,8 +215,12 @@ def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
     return "macro_f1"
 
 
-def limits_in_bytes(facts: RecordsFacts, roles: Roles, fixed: int, most: int) -> JsonValue:
+def limits_in_bytes(
+    facts: RecordsFacts, roles: Roles, fixed: int, most: int
+) -> dict[str, JsonValue]:
     """Return limits in tokens of a task, for a model that reads bytes.
+
+    A model that reads larger tokens stays below them.
 
     Args:
         facts: the facts about the records.

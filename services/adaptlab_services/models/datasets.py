@@ -22,9 +22,11 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.generated_words import NAME as GENERATED
 from adaptlab.plugins.generated_words import generated_words
+from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.records.file_reading import Reading
-from adaptlab.text.fitting import ASKS, limits_in_bytes, roles_of, task_document
+from adaptlab.studies.study_drafts import DraftBase
+from adaptlab.text.fitting import ASKS, Roles, limits_in_bytes, roles_of, task_document
 from adaptlab.text.lengths import MeanBytes
 from adaptlab.values import Name, Value
 from adaptlab_answers.documents import JsonObject
@@ -243,33 +245,57 @@ def get(session: Session, name: str) -> DatasetView:
     return _view(*row, values=row.Dataset.field_values, shared=shared)
 
 
-def fitting_task(session: Session, name: str, context: int | None = None) -> JsonObject | None:
+SPECIAL_TOKENS = 4
+"""Room for the tokens at both ends of an item that a tokeniser adds."""
+
+
+def fitting_task(session: Session, name: str, base: DraftBase | None = None) -> JsonObject | None:
     """Return the document of the task that fits a dataset, None if none does.
 
-    It is guessed from the fields of records. Its prompt ends with a line of fixed text.
+    It is guessed from the fields of records. Its prompt ends with a line of fixed text. With a base
+    model it has limits in tokens, and a head where the model cannot answer with words.
 
-    Args:
-        session: the unit of work.
-        name: the name of the dataset.
-        context: the longest item that a base model of bytes can read; None for tokens.
+    Raises:
+        Absent: no project, or several other projects, have such a dataset.
+    """
+    facts = records_facts(session, name)
+    if facts is None:
+        return {"name": "word_translation", "dataset": name}
+    roles = roles_of(facts)
+    if roles is None:
+        return None
+    return {**task_document(facts, roles)} if base is None else task_for(facts, roles, base)
+
+
+def task_for(facts: RecordsFacts, roles: Roles, base: DraftBase) -> JsonObject:
+    """Return the document of a dataset's task for a base model.
+
+    Its limits count bytes, of which a text has at least as many as tokens.
+    """
+    task: JsonObject = {**task_document(facts, roles, by_head=base.needs_head)}
+    shape = base.shape()
+    if shape is None or roles.task == "image_classification" or not base.suits(texts=True):
+        return task
+    beside = len(ASKS) + (0 if base.reads_bytes else SPECIAL_TOKENS)
+    limits = limits_in_bytes(facts, roles, beside, min(LONGEST_ITEM, shape.context))
+    if task.get("score") == "head":
+        limits.pop("answer", None)
+    return {**task, "tokens": limits}
+
+
+def records_facts(session: Session, name: str) -> RecordsFacts | None:
+    """Return the facts about a dataset of records, None for one of words.
 
     Raises:
         Absent: no project, or several other projects, have such a dataset.
     """
     if get(session, name).kind == "words":
-        return {"name": "word_translation", "dataset": name}
+        return None
     whole = (undefer(Dataset.field_values), undefer(Dataset.buckets))
     rows = session.scalars(select(Dataset).where(Dataset.name == name).options(*whole))
     row = nearest(session, [(row.project_id, row.shared_from, row) for row in rows])
     assert row is not None
-    facts = _records_facts(row)
-    roles = roles_of(facts)
-    if roles is None:
-        return None
-    task = task_document(facts, roles)
-    if context is not None and roles.task != "image_classification":
-        task["tokens"] = limits_in_bytes(facts, roles, len(ASKS), context)
-    return {**task}
+    return _records_facts(row)
 
 
 def mean_bytes(session: Session) -> MeanBytes:

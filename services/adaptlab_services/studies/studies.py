@@ -17,7 +17,7 @@ from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import StudyAnnotations
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.studies.few_seeds import few_seeds
+from adaptlab.studies.deciding_power import few_items, few_seeds
 from adaptlab.studies.study import (
     QuestionSpec,
     StudyChanges,
@@ -499,16 +499,17 @@ def _preview(
     warnings += transit_sizes.warnings(session, trained)
     warnings += evaluation_warnings(spec.evaluation, [job.resolved for job in plan.jobs])
     warnings += _check_texts(session, spec, facts, plan, rules)
-    warnings += _few_seeds(plan)
+    warnings += _deciding_power(plan)
     estimated = {name: estimate(session, *job) for name, job in new_bases.items()}
     return study_preview(session, spec.name, plan, assignment, checks, estimated, warnings)
 
 
-def _few_seeds(plan: StudyPlan) -> tuple[str, ...]:
-    """Return a warning about a plan whose seeds cannot decide anything."""
+def _deciding_power(plan: StudyPlan) -> tuple[str, ...]:
+    """Return warnings about a plan whose seeds or test items decide little."""
     seeds = {seed for job in plan.jobs for seed in job.resolved.seeds}
     methods = {cell.method for cell in plan.cells if cell.role == "method"}
-    return few_seeds(len(seeds), len(methods))
+    items = min((job.resolved.evaluation_samples for job in plan.jobs), default=0)
+    return (*few_seeds(len(seeds), len(methods)), *few_items(items, len(methods)))
 
 
 def _preview_question(

@@ -155,18 +155,6 @@ def first_document(
     return {name: value for name, value in document.items() if value != ""}
 
 
-def context_of(offered: Around, name: object) -> int | None:
-    """Return the context of a base model that learned texts here, as bytes.
-
-    The result is None for any other one.
-    """
-    base = next((base for base in offered.bases if base.name == name), None)
-    if base is None or base.task is None or not str(base.task["name"]).startswith("text_"):
-        return None
-    context = base.family.get("context")
-    return context if isinstance(context, int) else None
-
-
 def job_sections(kind: str, chosen: Callable[[str], str], offered: Around) -> tuple[Section, ...]:
     """Return the fields of a kind of job, with knobs of the `chosen` plug-ins."""
     own = {

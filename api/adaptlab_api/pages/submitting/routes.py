@@ -5,9 +5,9 @@ The gate checks that a form was sent from this server, as for every change with 
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, cast
+from typing import Annotated
 from urllib.parse import quote
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.reproductions.claim import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
+from adaptlab.studies.study_drafts import DraftBase, NoDraft
 from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.auditing import noted, unaudited
@@ -41,14 +42,17 @@ from adaptlab_api.pages.submitting.job_form import (
     KINDS,
     Around,
     around,
-    context_of,
     first_document,
     job_sections,
 )
 from adaptlab_api.pages.submitting.page import draft_values
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_form import typed
-from adaptlab_api.pages.submitting.study_form import first_study_document, study_sections
+from adaptlab_api.pages.submitting.study_form import (
+    first_study_document,
+    new_name,
+    study_sections,
+)
 from adaptlab_api.requests.dependencies import (
     AccessDep,
     PrincipalDep,
@@ -67,7 +71,7 @@ from adaptlab_services.people import projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.recipes import recipes
-from adaptlab_services.studies import studies
+from adaptlab_services.studies import dataset_studies, studies
 
 MOST_FIELDS = 400
 NEW_JOB, NEW_STUDY = "/jobs/new", "/studies/new"
@@ -85,6 +89,7 @@ async def spec_form_fields(request: Request) -> Mapping[str, Sequence[str]]:
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(spec_form_fields)]
 FromDep = Annotated[str, Query(alias="from", max_length=63)]
 NameDep = Annotated[str, Query(max_length=120)]
+MinutesDep = Annotated[float | None, Query(ge=1, le=10_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +221,21 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
         recipe: NameDep = "",
         preset: Preset = "quick",
         dataset: NameDep = "",
+        minutes: MinutesDep = None,
     ) -> Response:
         if asked.lacks:
             return _closed(renderer, asked)
+        fitting = Fitting(dataset, minutes)
         try:
-            draft = _opened_study(asked, like, recipe, preset, dataset)
+            if dataset:
+                draft, fitting = _study_of_dataset(asked, dataset, minutes)
+            else:
+                draft = _opened_study(asked, like, recipe, preset)
         except (Absent, InvalidSpec):
             shown = asked.shown("/studies")
             return renderer.fault(404, "There is no such study", NO_SUCH, shown)
-        return _study_page(renderer, asked, draft, hidden=_named_new(asked.session))
+        hidden = _named_new(asked.session)
+        return _study_page(renderer, asked, draft, hidden=hidden, fitting=fitting)
 
     @router.post("/preview")
     @needs("reader")
@@ -302,8 +313,10 @@ def _job_of_dataset(asked: Asking, kind: str, dataset: str, base_model: str, met
     offered = _around(asked, project)
     kind = kind if kind in KINDS else ""
     document = first_document(offered, kind, base_model, method, task)
-    if (context := context_of(offered, document.get("base_model"))) is not None:
-        document["task"] = datasets.fitting_task(asked.session, dataset, context) or task
+    chosen = document.get("base_model")
+    for one in (view for view in offered.bases if view.name == chosen):
+        base = DraftBase.of(one.name, one.parameters, one.family, one.task)
+        document["task"] = datasets.fitting_task(asked.session, dataset, base) or task
     return _job_draft(document, offered, project)
 
 
@@ -341,11 +354,11 @@ def _typed_job(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
     )
 
 
-def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset, dataset: str) -> Draft:
-    """Return a new form, or that of a study, a recipe or a dataset.
+def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset) -> Draft:
+    """Return a new form, or that of a study or a recipe.
 
     Raises:
-        NotFound: if there is no such study, recipe or dataset.
+        NotFound: if there is no such study or recipe.
         InvalidSpec: if the recipe cannot be a study here.
     """
     project = asked.project
@@ -359,16 +372,50 @@ def _opened_study(asked: Asking, like: str, recipe: str, preset: Preset, dataset
         project = study.project if study.project in asked.projects else project
         document = {**study.spec, "name": f"{study.name[:60]}-2"}
     else:
-        project, task = _task_of(asked, dataset) if dataset else (project, None)
-        offered = _around(asked, project)
-        document = first_study_document(offered, datetime.now(UTC), task)
-        base = next(iter(cast("list[object]", document["base_models"])), None)
-        if task and (context := context_of(offered, base)) is not None:
-            document["tasks"] = [datasets.fitting_task(asked.session, dataset, context) or task]
-    offered = _around(asked, project)
+        document = first_study_document(_around(asked, project), datetime.now(UTC))
+    return _study_draft(document, _around(asked, project), project)
+
+
+def _study_draft(document: Document, offered: Around, project: str) -> Draft:
     return draft_of(
         "study", document, lambda s, chosen: study_sections(s, chosen, offered), project
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """A dataset's study fitted into minutes.
+
+    `refused` says why none fits. Without `minutes` it is the usual study.
+    """
+
+    dataset: str
+    minutes: float | None
+    refused: str = ""
+
+
+def _study_of_dataset(asked: Asking, dataset: str, minutes: float | None) -> tuple[Draft, Fitting]:
+    """Return the form of a dataset's study that fits the minutes.
+
+    Raises:
+        NotFound: if there is no such dataset.
+    """
+    project, task = _task_of(asked, dataset)
+    offered, now = _around(asked, project), datetime.now(UTC)
+    ready = sorted(offered.bases, key=lambda base: not base.ready)
+    fitting = Fitting(dataset, minutes)
+    with in_project(asked.session, asked.rights, project):
+        draft = dataset_studies.proposed(asked.session, dataset, ready, new_name(dataset, now))
+        if draft is None:
+            document = first_study_document(offered, now, task)
+            return _study_draft(document, offered, project), Fitting("", None)
+        if minutes is not None:
+            rules = study_rules(asked.opened)
+            try:
+                draft = dataset_studies.that_fits(asked.session, draft, minutes, rules)
+            except NoDraft as error:
+                fitting = replace(fitting, refused=str(error))
+    return _study_draft(draft.document(), offered, project), fitting
 
 
 def _typed_study(asked: Asking, fields: Mapping[str, Sequence[str]]) -> Draft:
@@ -413,6 +460,7 @@ def _study_page(
     draft: Draft,
     refusal: AdaptlabError | None = None,
     hidden: UUID | None = None,
+    fitting: Fitting | None = None,
 ) -> Response:
     if refusal is None:
         preview = study_answer(asked.session, asked.rights, draft, study_rules(asked.opened))
@@ -421,7 +469,7 @@ def _study_page(
     values = draft_values(
         draft, preview.problems, server_address(asked.request), "/v1/studies", "studies.create"
     )
-    texts = {"what": "study", "submits": "Create study", "named_new": hidden}
+    texts = {"what": "study", "submits": "Create study", "named_new": hidden, "fitting": fitting}
     shown = {**asked.form("/studies", NEW_STUDY), **values, **texts, "answer": preview}
     return renderer.page("study-new.html", shown, status_of(refusal) if refusal else 200)
 

@@ -28,11 +28,16 @@ NO_BASE = "no base model yet: train or import one first, or enter a spec below"
 CONFIGURED = "one per line, as JSON: {“name”: “lora”, “sites”: [“mlp”], “label”: “lora-mlp”}"
 
 
+def new_name(what: str, now: datetime) -> str:
+    """Return a name for a new study, in which the minute is said."""
+    return f"{what[:50]}-{now:%Y%m%d-%H%M}"
+
+
 def first_study_document(offered: Around, now: datetime, own: Document | None = None) -> Document:
     """Return the document of a new form; `own` is the task of a dataset."""
     like = first_document(offered, "adapt", "", "", own)
     return {
-        "name": f"study-{now:%Y%m%d-%H%M}",
+        "name": new_name("study", now),
         "base_models": [like["base_model"]] if "base_model" in like else [],
         "tasks": [like.get("task", {"name": FIRST_TASK})],
         "methods": list(FIRST_METHODS),

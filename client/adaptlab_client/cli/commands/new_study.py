@@ -2,7 +2,7 @@
 
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,11 +30,12 @@ from adaptlab_client.cli.specs import read_choice
 if TYPE_CHECKING:
     from adaptlab.inspection.file_inspection import MeasuredFile
     from adaptlab.records.file_reading import Reading, ReadingOptions
+    from adaptlab.studies.study_drafts import DraftBase, StudyDraft
     from adaptlab.text.fitting import Roles
     from adaptlab_answers.documents import JsonObject
+    from adaptlab_answers.models import BaseModelView
     from adaptlab_answers.studies import StudyPreview
     from adaptlab_client.client import Client
-    from adaptlab_client.machine.study_drafts import DraftBase, StudyDraft
 
 MOST_LISTED = 12
 MOST_SEEDS = 64
@@ -320,8 +321,8 @@ def _task_by_name(questions: Questions, given: str | None) -> _Subject:
 
 def _free_name(client: "Client | None", wanted: str) -> str:
     """Return a name that no study of the server has."""
+    from adaptlab.studies.study_drafts import free_name
     from adaptlab_client.errors import NotFound
-    from adaptlab_client.machine.study_drafts import free_name
 
     def is_taken(name: str) -> bool:
         if client is None:
@@ -339,7 +340,7 @@ def _answered(
     questions: Questions, client: "Client | None", subject: _Subject, given: _Given
 ) -> "StudyDraft":
     """Ask what is left, and return the draft of the study."""
-    from adaptlab_client.machine import study_drafts as drafts
+    from adaptlab.studies import study_drafts as drafts
 
     base = _base(questions, client, subject, given.base)
     task, notes = drafts.like_the_base(subject.task, base), ()
@@ -351,7 +352,7 @@ def _answered(
         except drafts.NoDraft as error:
             raise UsageError(str(error)) from error
         task, notes = cast("JsonObject", fit.spec["task"]), fit.notes
-        base = base.with_head_for(task, subject.file)
+        base = base.with_head_for(task, subject.file.facts)
     served = [] if client is None else [method.name for method in client.methods.list()]
 
     def methods_of(text: str) -> Sequence[str]:
@@ -395,10 +396,11 @@ def _with_tokens(
 def _base(
     questions: Questions, client: "Client | None", subject: _Subject, given: str | None
 ) -> "DraftBase":
-    from adaptlab_client.machine import study_drafts as drafts
+    from adaptlab.studies import study_drafts as drafts
 
     texts = subject.file is not None
-    found = [] if client is None else [drafts.base_of(view) for view in client.base_models.list()]
+    views: Iterable[BaseModelView] = [] if client is None else client.base_models.list()
+    found = [drafts.DraftBase.of(v.name, v.parameters, v.family, v.task) for v in views]
     known = {base.name: base for base in drafts.in_order(found, texts=texts)}
 
     def read(name: str) -> "DraftBase":
@@ -425,12 +427,12 @@ def _base(
 
 
 def _new_base(subject: _Subject) -> "DraftBase":
-    from adaptlab_client.machine import study_drafts as drafts
+    from adaptlab.studies import study_drafts as drafts
 
     seeds = int(USUAL_SEEDS)
     try:
         if subject.file is not None and subject.roles is not None:
-            return drafts.new_base_for_texts(subject.file, subject.roles, seeds)
+            return drafts.new_base_for_texts(subject.file.facts, subject.roles, seeds)
         return drafts.new_base_for(subject.task, subject.name, seeds)
     except drafts.NoDraft as error:
         raise UsageError(str(error)) from error
@@ -498,8 +500,8 @@ def _fitted(
     client: "Client", draft: "StudyDraft", minutes: float, *, may_drop: bool
 ) -> "StudyDraft":
     """Return the draft with the most effort that fits, and say what it is."""
-    from adaptlab_client.machine.plan_fitting import fitted
-    from adaptlab_client.machine.study_drafts import NoDraft
+    from adaptlab.studies.plan_fitting import fitted
+    from adaptlab.studies.study_drafts import NoDraft
 
     def seconds_of(tried: "StudyDraft") -> float:
         return client.studies.preview(tried.document()).seconds
@@ -576,7 +578,7 @@ def _say_how_closely(preview: "StudyPreview") -> None:
     """Print how far apart the sizes of the methods are at each budget."""
     from adaptlab.comparisons.row_names import row_title
     from adaptlab.figures import percent
-    from adaptlab_client.machine.study_drafts import CLOSE, spread_of
+    from adaptlab.studies.study_drafts import CLOSE, spread_of
 
     budgets = dict.fromkeys(cell.budget for cell in preview.cells if cell.role == "method")
     for budget in budgets:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
-from typing import cast
+from typing import TYPE_CHECKING, Self, cast
 
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab.errors import AdaptlabError, InvalidSpec
-from adaptlab.inspection.file_inspection import MeasuredFile
 from adaptlab.inspection.fitting_task import MULTIPLE, Fit, splits_of
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import AnyFamily, Family
@@ -17,13 +16,18 @@ from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import LONGEST_ITEM
+from adaptlab.records.facts import RecordsFacts
 from adaptlab.specs.budget import check_method
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
 from adaptlab.text.fitting import LONGEST_ANSWER, Roles
-from adaptlab_answers.documents import JsonObject
-from adaptlab_answers.models import BaseModelView
+
+if TYPE_CHECKING:
+    from adaptlab.inspection.file_inspection import MeasuredFile
+
+JsonObject = dict[str, object]
+"""A part of a spec, as JSON."""
 
 NEW = "new"
 """The answer that stands for a small base model, which the study pretrains first."""
@@ -68,11 +72,30 @@ class DraftBase:
     spec: JsonObject | None = None
     classes: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        parameters: int | None,
+        family: Mapping[str, object],
+        task: Mapping[str, object] | None,
+    ) -> Self:
+        """Return what a server tells of a base model."""
+        known = None
+        with suppress(AdaptlabError, ValueError):  # of a plug-in that is not installed here
+            known = TypeAdapter[Family](AnyFamily).validate_python(family)
+        return cls(name, parameters, known, task)
+
     @property
     def needs_head(self) -> bool:
         """True if it cannot answer with words, so that texts need a trained head."""
         family = self.family
         return family is not None and not family.predicts_next()
+
+    @property
+    def reads_texts(self) -> bool:
+        """True unless it is known to read images."""
+        return self.family is None or self.family.image() is None
 
     @property
     def reads_bytes(self) -> bool:
@@ -84,14 +107,20 @@ class DraftBase:
         """True if it is known to be small."""
         return self.parameters is not None and self.parameters < LARGE_BASE
 
+    @property
+    def has_heads(self) -> bool:
+        """True if it is known to have attention that can be recorded."""
+        shape = self.shape()
+        return shape is not None and bool(shape.layers and shape.heads)
+
     def shape(self) -> ModelShape | None:
         """Return its shape with the head of the task, None if not known."""
         return None if self.family is None else family_shape(self.family, self.classes)
 
-    def with_head_for(self, task: JsonObject, file: MeasuredFile) -> "DraftBase":
-        """Return the base model with the head for the classes of a file's task."""
+    def with_head_for(self, task: JsonObject, facts: RecordsFacts) -> "DraftBase":
+        """Return the base model with the head for the classes of a task."""
         label = cast("JsonObject", task.get("label") or {})
-        field = file.facts.field(str(label.get("field")))
+        field = facts.field(str(label.get("field")))
         if task.get("score") != "head" or field is None:
             return self
         return replace(self, classes=len(field.values or ()))
@@ -112,6 +141,20 @@ class Effort:
     trials: int
     validation_samples: int
     samples: int
+    halves: bool = False
+
+    def tuning(self) -> JsonObject:
+        """Return the member `tuning` of a study."""
+        halving: JsonObject = {"halving": {"rungs": 2, "keep": 0.5}} if self.halves else {}
+        return {"trials": self.trials, "validation_samples": self.validation_samples, **halving}
+
+
+USUAL_OF_SMALL = Effort(600, 32, 4, 640, 1000)
+USUAL_OF_LARGE = Effort(200, 8, 5, 200, 1000, halves=True)
+"""Five rates that halve cost as much as three that do not, and are closer to each other."""
+USUAL_SEEDS = 5
+SHOWN = 8
+"""Test items whose attention is recorded, so that the verdict can say why."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +172,8 @@ class StudyDraft:
 
     def document(self) -> JsonObject:
         """Return the spec of the study; fractions are shares of the base."""
-        is_small = self.base.is_small
-        training = {"steps": 600, "batch_size": 32} if is_small else {"steps": 200, "batch_size": 8}
-        tuning = {"trials": 4} if is_small else {"trials": 3, "validation_samples": 200}
-        samples = 1000
-        if self.effort is not None:
-            effort, samples = self.effort, self.effort.samples
-            training = {"steps": effort.steps, "batch_size": effort.batch_size}
-            tuning = {"trials": effort.trials, "validation_samples": effort.validation_samples}
+        usual = USUAL_OF_SMALL if self.base.is_small else USUAL_OF_LARGE
+        effort = self.effort or usual
         return {
             "name": self.name,
             "base_models": [self.base.spec or self.base.name],
@@ -147,18 +184,15 @@ class StudyDraft:
                 for budget in self.budgets
             ],
             "seeds": self.seeds,
-            "training": {**training, "validations": 5},
-            "tuning": tuning,
-            "evaluation": {"samples": samples},
+            "training": {
+                "steps": effort.steps,
+                "batch_size": effort.batch_size,
+                "validations": 5,
+            },
+            "tuning": effort.tuning(),
+            "evaluation": {"samples": effort.samples},
+            **({"capture": {"attention": {"samples": SHOWN}}} if self.base.has_heads else {}),
         }
-
-
-def base_of(view: BaseModelView) -> DraftBase:
-    """Return what a server tells of a base model."""
-    family = None
-    with suppress(AdaptlabError, ValueError):  # a family of a plug-in that is not installed here
-        family = TypeAdapter[Family](AnyFamily).validate_python(view.family)
-    return DraftBase(view.name, view.parameters, family, view.task)
 
 
 def in_order(bases: Sequence[DraftBase], *, texts: bool) -> list[DraftBase]:
@@ -166,8 +200,8 @@ def in_order(bases: Sequence[DraftBase], *, texts: bool) -> list[DraftBase]:
     return sorted(bases, key=lambda base: not base.suits(texts=texts))
 
 
-def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> DraftBase:
-    """Return a small base model of bytes that has learned a file's texts.
+def new_base_for_texts(facts: RecordsFacts, roles: Roles, seeds: int) -> DraftBase:
+    """Return a small base model of bytes that has learned a dataset's texts.
 
     It reads the answer of a record and writes the text, so that it has learned the language of the
     texts and not the task.
@@ -185,7 +219,10 @@ def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> DraftBas
             "A new base model would read texts and not images. Import a ViT with `adaptlab "
             "base-models import`, and give its name."
         )
-    longest = file.columns[roles.text].bytes.most + 1
+    text, answer = facts.field(roles.text), facts.field(roles.answer)
+    assert text is not None
+    assert answer is not None
+    longest = text.longest + 1
     if longest > LONGEST_ANSWER:
         raise NoDraft(
             f"The longest {roles.text!r} has {longest - 1:,} bytes, and a new base model is "
@@ -193,11 +230,11 @@ def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> DraftBas
             "base-models import`, and give its name."
         )
     # Room for the longest record in both directions, with line feed and end.
-    answers = min(file.columns[roles.answer].bytes.most, LONGEST_ANSWER)
+    answers = min(answer.longest, LONGEST_ANSWER)
     context = -(-(longest + answers + 7) // MULTIPLE) * MULTIPLE
     task: dict[str, JsonValue] = {
         "name": "text_completion",
-        "dataset": file.facts.name,
+        "dataset": facts.name,
         "prompt": f"{{{roles.answer}}}\n",
         "answer": {"field": roles.text},
         "tokens": {"longest": context, "answer": longest, "if_longer": "cut"},
@@ -205,7 +242,7 @@ def new_base_for_texts(file: MeasuredFile, roles: Roles, seeds: int) -> DraftBas
     }
     family: JsonObject = {"name": "minigpt", "layers": 2, "heads": 4, "width": 64}
     family["context"] = context
-    return _new(f"{file.facts.name}-base", family, dict(task), seeds, {file.facts.name: file.facts})
+    return _new(f"{facts.name}-base", family, dict(task), seeds, {facts.name: facts})
 
 
 def new_base_for(task: JsonObject, name: str, seeds: int) -> DraftBase:
@@ -220,7 +257,7 @@ def new_base_for(task: JsonObject, name: str, seeds: int) -> DraftBase:
     return _new(f"{name}-base", family, {"name": own, **knobs}, seeds, {})
 
 
-def task_of_file(file: MeasuredFile, roles: Roles, base: DraftBase) -> Fit:
+def task_of_file(file: "MeasuredFile", roles: Roles, base: DraftBase) -> Fit:
     """Return the task of a file, with limits in the tokens of a base model.
 
     Raises:
@@ -244,6 +281,16 @@ def like_the_base(task: JsonObject, base: DraftBase) -> JsonObject:
     own = {knob: base.task[knob] for knob in LIKE_THE_BASE if knob in base.task}
     known = TASKS.get(str(task["name"])).model_fields
     return {**{knob: value for knob, value in own.items() if knob in known}, **task}
+
+
+def usual_draft(name: str, task: JsonObject, base: DraftBase, facts: RecordsFacts) -> StudyDraft:
+    """Return the study that is proposed for a dataset and a base model.
+
+    Without known sizes the budget is a thousandth of the base model.
+    """
+    methods, headed = usual_methods(base, task), base.with_head_for(task, facts)
+    budget = matched_budget(methods, headed) or LEAST_SHARE
+    return StudyDraft(name, task, base, methods, [budget], USUAL_SEEDS)
 
 
 def usual_methods(base: DraftBase, task: JsonObject) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from adaptlab.statistics.leads import FEWEST_SEEDS
-from adaptlab_client.machine.study_drafts import Effort, NoDraft, StudyDraft
+from adaptlab.studies.study_drafts import USUAL_OF_LARGE, Effort, NoDraft, StudyDraft
 
 SHARE = 0.85
 """Share of the time that a plan may take by its estimate; the rest is for queue and start."""
@@ -14,16 +14,16 @@ RANGE = ("frozen", "full_finetuning", "head_only")
 _OF_SMALL = (
     Effort(600, 32, 4, 200, 1000),
     Effort(400, 32, 4, 200, 1000),
-    Effort(300, 32, 3, 200, 500),
-    Effort(200, 32, 3, 200, 500),
+    Effort(300, 32, 4, 200, 500),
+    Effort(200, 32, 4, 200, 500),
 )
 _OF_LARGE = (
-    Effort(200, 8, 3, 200, 1000),
-    Effort(120, 8, 3, 200, 1000),
-    Effort(80, 8, 3, 100, 500),
-    Effort(60, 8, 3, 100, 300),
+    USUAL_OF_LARGE,
+    *(replace(USUAL_OF_LARGE, steps=steps) for steps in (160, 120, 100)),
+    *(Effort(steps, 8, 5, 100, 500, halves=True) for steps in (100, 80, 60, 50)),
 )
-_LEAST_OF_SMALL, _LEAST_OF_LARGE = Effort(100, 32, 2, 100, 300), Effort(40, 8, 2, 100, 200)
+_LEAST_OF_SMALL, _LEAST_OF_LARGE = Effort(100, 32, 4, 100, 300), Effort(40, 8, 5, 100, 200, True)
+"""Fewer rates would be so far apart that a method may have none at which it learns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def fitted(
 ) -> FittedPlan:
     """Return the draft with the most effort whose plan fits.
 
-    Steps are lowered first, then methods are left out, and then steps and trials are the fewest
-    from which studies decide. Seeds stay: fewer than five order no methods.
+    Steps are lowered first, then methods are left out, and then steps are the fewest from which
+    studies decide. Seeds stay: fewer than five order no methods. So do rates.
 
     Args:
         draft: the study with its usual effort.

@@ -11,10 +11,8 @@ from tests.texts import reviews, stored
 from adaptlab.inspection.file_inspection import measured
 from adaptlab.plugins.method import METHODS
 from adaptlab.specs.model_shapes import family_shape
-from adaptlab.text.fitting import roles_of, roles_with, task_document
-from adaptlab.weights.model_folder import check_folder
-from adaptlab_client.machine.plan_fitting import fitted
-from adaptlab_client.machine.study_drafts import (
+from adaptlab.studies.plan_fitting import fitted
+from adaptlab.studies.study_drafts import (
     METHODS_OF_HEADS,
     DraftBase,
     NoDraft,
@@ -23,6 +21,8 @@ from adaptlab_client.machine.study_drafts import (
     matched_budget,
     task_of_file,
 )
+from adaptlab.text.fitting import roles_of, roles_with, task_document
+from adaptlab.weights.model_folder import check_folder
 
 
 def a_base() -> DraftBase:
@@ -59,7 +59,7 @@ def test_a_budget_for_an_encoder_includes_the_head(tmp_path_factory: pytest.Temp
     task = task_of_file(records, roles, base).spec["task"]
     assert isinstance(task, dict)
     assert task["score"] == "head"
-    headed = base.with_head_for(task, records)
+    headed = base.with_head_for(task, records.facts)
     assert headed.classes == 2
     budget, alone = matched_budget(["lora"], headed), matched_budget(["lora"], base)
     assert budget is not None
@@ -131,9 +131,10 @@ LARGE = StudyDraft("tickets", {}, DraftBase("encoder", 22_000_000), METHODS_OF_H
 
 
 def cost(draft: StudyDraft) -> float:
-    """Seconds in proportion to methods, seeds, rates and steps."""
+    """Seconds in proportion to methods, seeds, rates and steps; halving saves two fifths."""
     assert draft.effort is not None
-    return 0.25 * len(draft.methods) * draft.seeds * draft.effort.trials * draft.effort.steps
+    full = 0.25 * len(draft.methods) * draft.seeds * draft.effort.trials * draft.effort.steps
+    return 0.6 * full if draft.effort.halves else full
 
 
 def plan_of(draft: StudyDraft, minutes: float, *, may_drop: bool = True) -> tuple[int, int, int]:
@@ -146,15 +147,15 @@ def plan_of(draft: StudyDraft, minutes: float, *, may_drop: bool = True) -> tupl
 
 
 def test_a_plan_has_the_most_effort_that_fits():
-    assert plan_of(LARGE, 1000) == (200, 3, 5)
-    assert plan_of(LARGE, 40) == (80, 3, 5)
-    assert plan_of(LARGE, 18) == (60, 3, 4), "methods are left out before steps get few"
-    assert plan_of(LARGE, 6) == (40, 2, 3)
-    assert plan_of(LARGE, 12, may_drop=False) == (40, 2, 5)
+    assert plan_of(LARGE, 1000) == (200, 5, 5)
+    assert plan_of(LARGE, 40) == (100, 5, 5)
+    assert plan_of(LARGE, 18) == (50, 5, 4), "methods are left out before steps get few"
+    assert plan_of(LARGE, 9) == (40, 5, 3)
+    assert plan_of(LARGE, 16, may_drop=False) == (40, 5, 5)
 
 
 def test_where_nothing_fits_it_is_said_what_would():
-    with pytest.raises(NoDraft, match=r"takes about 6: head_only, lora, ia3, 5 seeds, 2 rates, 40"):
+    with pytest.raises(NoDraft, match=r"takes about 9: head_only, lora, ia3, 5 seeds, 5 rates, 40"):
         fitted(LARGE, 2, 1, cost, may_drop=True)
     with pytest.raises(NoDraft, match="3 seeds cannot show which method is better"):
         fitted(replace(LARGE, seeds=3), 1000, 1, cost, may_drop=True)
