@@ -184,7 +184,7 @@ def test_an_unknown_name_lists_those_that_are_known():
         resolve(parsed({**ADAPT, "method": "lorra"}), facts())
     (problem,) = caught.value.problems
     assert "lora" in problem.allowed
-    assert problem.nearest == ("lora",)
+    assert problem.nearest[0] == "lora"
 
 
 def test_heads_must_divide_the_width():

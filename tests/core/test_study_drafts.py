@@ -131,7 +131,7 @@ LARGE = StudyDraft("tickets", {}, DraftBase("encoder", 22_000_000), METHODS_OF_H
 
 
 def cost(draft: StudyDraft) -> float:
-    """Seconds in proportion to methods, seeds, rates and steps; halving saves two fifths."""
+    """Seconds in proportion to the work; halving saves two fifths."""
     assert draft.effort is not None
     full = 0.25 * len(draft.methods) * draft.seeds * draft.effort.trials * draft.effort.steps
     return 0.6 * full if draft.effort.halves else full

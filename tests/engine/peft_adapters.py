@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from safetensors.numpy import save
 from tests.engine.published import Pair
 from torch import Tensor
 
+from adaptlab.exchange.adapter_folder import read_adapter
+from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.peft_folder import peft_folder
-from adaptlab.exchange.plugins import Numbers
+from adaptlab.exchange.plugins import AttachedAdapter, Numbers
 from adaptlab.methods.ia3 import IA3
 from adaptlab.methods.layernorm_tuning import LayerNormTuning
 from adaptlab.methods.lora import Lora, SitesOverride
@@ -94,3 +97,20 @@ def written(folder: Path, files: Mapping[str, bytes]) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
+
+
+def loaded(both: Pair, files: Mapping[str, bytes], folder: Path) -> Any:
+    """The library's model with an adapter's files, as `peft` loads them."""
+    return PeftModel.from_pretrained(both.theirs, written(folder, files)).eval()
+
+
+def imported(both: Pair, folder: Path) -> AttachedAdapter:
+    """The adapter of a folder as the engine attaches it."""
+    base = both.ours.tensors
+    return imported_adapter(both.ours.family, read_adapter(folder), lambda name: base[name].numpy())
+
+
+def logits(both: Pair, adapter: AttachedAdapter) -> Tensor:
+    """The engine's logits with an imported adapter."""
+    tensors = {name: torch.tensor(tensor) for name, tensor in adapter.tensors.items()}
+    return both.adapted(adapter.method, tensors)

@@ -21,15 +21,13 @@ from peft import (
 from safetensors.torch import load_file, save_file
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.making import Remembering
-from tests.engine.peft_adapters import METHODS, drawn, exported, written
+from tests.engine.peft_adapters import METHODS, drawn, exported, imported, logits, written
 from tests.engine.published import Pair, gpt2, llama, pair
 from tests.engine.running import run
 from tests.peft_folders import ADAPTER_WEIGHTS, a_peft_folder, lora_tensors
-from torch import Tensor
 
 from adaptlab.errors import BadAdapter
 from adaptlab.exchange.adapter_folder import read_adapter
-from adaptlab.exchange.peft_adapter import imported_adapter
 from adaptlab.exchange.plugins import AttachedAdapter
 from adaptlab.methods.lora import Lora
 from adaptlab.runs.allowed import Expected
@@ -291,13 +289,3 @@ def evaluated(spec: ResolvedAdapt, both: Pair, folder: Path, scratch: Path) -> R
     placed = PlacedFolder(path=folder, name=spec.adapter.folder, files=spec.adapter.files)
     run(spec, (base,), scratch, observer, "cpu", adapter=placed, clock=lambda: 0.0)
     return observer
-
-
-def imported(both: Pair, folder: Path) -> AttachedAdapter:
-    base = both.ours.tensors
-    return imported_adapter(both.ours.family, read_adapter(folder), lambda name: base[name].numpy())
-
-
-def logits(both: Pair, adapter: AttachedAdapter) -> Tensor:
-    tensors = {name: torch.tensor(tensor) for name, tensor in adapter.tensors.items()}
-    return both.adapted(adapter.method, tensors)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from peft import PeftModel, PeftModelForSequenceClassification
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.library_models import architecture
-from tests.engine.peft_adapters import METHODS, drawn, exported, written
-from tests.engine.published import Pair, gpt2, llama, pair
+from tests.engine.peft_adapters import METHODS, drawn, exported, loaded, written
+from tests.engine.published import gpt2, llama, pair
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 # peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
@@ -46,10 +45,6 @@ def test_peft_computes_what_we_do(name: str, chosen: str, tmp_path: Path):
     assert (ours - plain).abs().max() > 0.05
     # Two ways to add in float32: relative to the logits, which reach 3 to 10.
     assert (ours - theirs).abs().max() < 1e-5 * ours.abs().max()
-
-
-def loaded(both: Pair, files: dict[str, bytes], folder: Path) -> Any:
-    return PeftModel.from_pretrained(both.theirs, written(folder, files)).eval()
 
 
 CLASSES = 3

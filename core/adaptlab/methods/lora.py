@@ -1,16 +1,16 @@
 """LoRA: low-rank updates of selected weight matrices."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
+from adaptlab.plugins.method import METHODS, LearningRates
 from adaptlab.plugins.shapes import Initialiser, ModelShape, Site, TensorShape
+from adaptlab.plugins.sited_method import QUERIES_AND_VALUES, SitedMethod, Sites
 from adaptlab.values import AUTO, Auto, Value
 
-Sites = Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
 MOST_OVERRIDES = 64
 
 
@@ -26,7 +26,7 @@ class SitesOverride(Value):
 
 
 @METHODS.register("lora")
-class Lora(Method):
+class Lora(SitedMethod):
     """Add (alpha / rank) · B A x to the output of every selected linear site.
 
     A is initialised from U(-1/√inputs, 1/√inputs) and B with zeros. `sites` are dotted parts of
@@ -42,7 +42,6 @@ class Lora(Method):
     summary: ClassVar[str] = "A low-rank matrix is added to each selected weight matrix."
     formula: ClassVar[str] = "y = W x + (alpha / rank) · B A x"
     reference: ClassVar[str] = "Hu et al. (ICLR 2022)"
-    first_layer_attention: ClassVar[AttentionClaim] = "can_change"
     size_knob: ClassVar[str | None] = "rank"
     default_learning_rate: ClassVar[float] = 2e-2
     learning_rate_range: ClassVar[tuple[float, float]] = (1e-3, 1.0)
@@ -53,7 +52,7 @@ class Lora(Method):
     """inner dimension of the update; auto: from the budget"""
     alpha: float = Field(default=1.0, gt=0, le=1e4)
     """scales the update; divided by the rank"""
-    sites: Sites = ("q", "v")
+    sites: Sites = QUERIES_AND_VALUES
     """parts of the names of matrices to adapt, such as q, v or mlp"""
     scaling: Literal["standard", "rank_stabilised"] = "standard"
     """alpha / rank, or alpha / √rank (rank-stabilised)"""
@@ -83,11 +82,6 @@ class Lora(Method):
         rank = self.rank_at(site)
         return self.alpha_at(site) / (rank if self.scaling == "standard" else rank**0.5)
 
-    def chosen_sites(self, shape: ModelShape) -> tuple[Site, ...]:
-        """Return the linear sites that match a pattern, in forward order."""
-        chosen = {site.name for pattern in self.sites for site in shape.matching_sites(pattern)}
-        return tuple(site for site in shape.linear_sites if site.name in chosen)
-
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         tensors: dict[str, TensorShape] = {}
         for site in self.chosen_sites(shape):
@@ -106,18 +100,7 @@ class Lora(Method):
         return _highest_rank(site for site in self.chosen_sites(shape) if self._is_sized(site))
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        names = tuple(site.name for site in shape.linear_sites)
-        unmatched = tuple(
-            Problem(
-                pointer=f"/method/sites/{index}",
-                code="unknown_site",
-                detail=f"No linear site of this {shape.family} matches {pattern!r}.",
-                allowed=names,
-            )
-            for index, pattern in enumerate(self.sites)
-            if not shape.matching_sites(pattern)
-        )
-        problems = unmatched or tuple(self._override_problems(shape))
+        problems = super().problems(shape) or tuple(self._override_problems(shape))
         limit = self.largest_size(shape)
         if problems or not isinstance(self.rank, int) or 1 <= self.rank <= limit:
             return problems

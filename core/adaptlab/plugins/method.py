@@ -64,6 +64,8 @@ class Method(DescribedFields, ABC):
     """The effect on relative attention in a layer whose input is unchanged."""
     size_knob: ClassVar[str | None] = None
     """The integer field that the budget solver sets; None for a method of fixed size."""
+    first_size: ClassVar[int] = 1
+    """The smallest value of the size field."""
     size_rule: ClassVar[str] = "Its size is fixed by the base model."
     """A sentence about the size of a method without a size field."""
     default_learning_rate: ClassVar[float]
@@ -163,7 +165,7 @@ class Method(DescribedFields, ABC):
 
     def smallest(self) -> Self:
         """Return the configuration with every free size at its smallest."""
-        return self.with_size(1) if self.size_is_free() else self
+        return self.with_size(self.first_size) if self.size_is_free() else self
 
     def largest_size(self, shape: ModelShape) -> int:
         """Return the largest sensible size on a model."""
@@ -280,6 +282,13 @@ class Method(DescribedFields, ABC):
     def reports_tokens(self) -> bool:
         """Return True if a replicate ends with tokens before all of its questions."""
         return self.is_search
+
+    def reads_weights(self) -> bool:
+        """Return True if what it adds at a site depends on the site's weights.
+
+        Matrices in four bits are not read.
+        """
+        return False
 
     def follows_question(self) -> bool:
         """Return True if learned positions come between a question and its answer."""

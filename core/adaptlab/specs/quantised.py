@@ -102,4 +102,6 @@ def _needed_exactly(method: Method, shape: ModelShape) -> list[str]:
     quantised = {f"{site.name}.weight" for site in quantised_sites(shape)}
     trained = method.trained(shape)
     read = {tensor.initialiser.source for tensor in trained.values()}
+    if method.reads_weights():
+        read |= {f"{name.rpartition('.')[0]}.weight" for name in trained}
     return sorted(quantised & (trained.keys() | read))
