@@ -10,6 +10,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from adaptlab.errors import InvalidSpec, UnknownName
+from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.methods_elsewhere import ELSEWHERE
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.model_shapes import family_shape
@@ -185,6 +187,24 @@ def test_an_unknown_name_lists_those_that_are_known():
     (problem,) = caught.value.problems
     assert "lora" in problem.allowed
     assert problem.nearest[0] == "lora"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "nearest"),
+    [("DoRA", "`dora: true`", "lora"), ("LoRA+", "alpha times c", "lora"),
+     ("prompt-tuning", "It is soft_prompt", "soft_prompt"), ("Lily", "its neighbours", "lora")],
+)  # fmt: skip
+def test_names_of_other_tools_are_said_in_ours(name: str, said: str, nearest: str):
+    with pytest.raises(UnknownName) as caught:
+        resolve(parsed({**ADAPT, "method": name}), facts())
+    (problem,) = caught.value.problems
+    assert said in problem.detail
+    assert problem.nearest == (nearest,)
+
+
+def test_what_is_known_of_other_tools_names_methods_that_are_here():
+    assert {nearest for _, nearest in ELSEWHERE.values()} <= {*METHODS.names()}
+    assert not ELSEWHERE.keys() & {*METHODS.names()}
 
 
 def test_heads_must_divide_the_width():

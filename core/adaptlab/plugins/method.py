@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from adaptlab.errors import Problem
 from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.methods_elsewhere import elsewhere
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis, largest_within
@@ -299,7 +300,7 @@ class Method(DescribedFields, ABC):
         return 0
 
 
-METHODS: Registry[type[Method]] = Registry("method", "adaptlab.methods")
+METHODS: Registry[type[Method]] = Registry("method", "adaptlab.methods", elsewhere)
 
 AnyMethod = Annotated[Method, ByName(METHODS)]
 """A field with any registered method, read by name."""

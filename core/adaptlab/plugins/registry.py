@@ -25,11 +25,18 @@ class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
     They are discovered in one package, at any depth, and in the entry points of the package's name.
-    A name that is already registered cannot be used again.
+    A name that is already registered cannot be used again. `elsewhere` returns a sentence about a
+    name that other tools use, and the nearest one here.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        elsewhere: Callable[[str], tuple[str, str] | None] = lambda _: None,
+    ) -> None:
         self.kind = kind
+        self._elsewhere = elsewhere
         self._package = package
         self._entries: dict[str, T] = {}
         self._looking = threading.RLock()
@@ -61,16 +68,19 @@ class Registry(Generic[T]):
         """
         self._discover()
         if name not in self._entries:
-            raise UnknownName(
-                Problem(
-                    pointer=pointer,
-                    code=f"unknown_{self.kind}",
-                    detail=f"There is no {self.kind} named {name!r}.",
-                    allowed=self.names(),
-                    nearest=tuple(get_close_matches(name, self.names(), n=3, cutoff=0.5)),
-                )
-            )
+            raise UnknownName(self._unknown(name, pointer))
         return self._entries[name]
+
+    def _unknown(self, name: str, pointer: str) -> Problem:
+        known = self._elsewhere(name)
+        similar = get_close_matches(name, self.names(), n=3, cutoff=0.5)
+        return Problem(
+            pointer=pointer,
+            code=f"unknown_{self.kind}",
+            detail=f"There is no {self.kind} named {name!r}." + (f" {known[0]}" if known else ""),
+            allowed=self.names(),
+            nearest=(known[1],) if known else tuple(similar),
+        )
 
     def _discover(self) -> None:
         """Import all plug-ins once; other threads wait until that is done."""
