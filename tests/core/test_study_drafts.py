@@ -87,6 +87,17 @@ def test_any_field_can_be_the_answer(tmp_path_factory: pytest.TempPathFactory):
     assert roles_with(facts, "nothing") is None
 
 
+@pytest.mark.parametrize(("longest", "shown"), [(40, 8), (900, 4), (10_000, None)])
+def test_a_draft_records_the_attention_of_as_many_items_as_are_not_too_large(
+    longest: int, shown: int | None
+):
+    base = a_base()
+    task: dict[str, object] = {"name": "text_completion", "tokens": {"longest": longest}}
+    document = StudyDraft("own", task, base, ["lora"], [100], 5).document()
+    assert document.get("capture") == (shown and {"attention": {"samples": shown}})
+    assert "capture" not in StudyDraft("own", task, DraftBase("elsewhere"), [], [], 5).document()
+
+
 def test_a_name_is_numbered_until_it_is_free():
     taken = {"a", "a-2"}
     assert free_name("a", taken.__contains__) == "a-3"

@@ -107,12 +107,6 @@ class DraftBase:
         """True if it is known to be small."""
         return self.parameters is not None and self.parameters < LARGE_BASE
 
-    @property
-    def has_heads(self) -> bool:
-        """True if it is known to have attention that can be recorded."""
-        shape = self.shape()
-        return shape is not None and bool(shape.layers and shape.heads)
-
     def shape(self) -> ModelShape | None:
         """Return its shape with the head of the task, None if not known."""
         return None if self.family is None else family_shape(self.family, self.classes)
@@ -153,8 +147,13 @@ USUAL_OF_SMALL = Effort(600, 32, 4, 640, 1000)
 USUAL_OF_LARGE = Effort(200, 8, 5, 200, 1000, halves=True)
 """Five rates that halve cost as much as three that do not, and are closer to each other."""
 USUAL_SEEDS = 5
-SHOWN = 8
+MOST_SHOWN = 8
 """Test items whose attention is recorded, so that the verdict can say why."""
+MOST_MAP_BYTES = 128 * 2**20
+"""Of a job's attention maps, half of what servers allow unless they are set otherwise."""
+FLOAT_BYTES = 4
+USUAL_LENGTH = 256
+"""Tokens of an item where the task does not limit them."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,20 @@ class StudyDraft:
             },
             "tuning": effort.tuning(),
             "evaluation": {"samples": effort.samples},
-            **({"capture": {"attention": {"samples": SHOWN}}} if self.base.has_heads else {}),
+            **({"capture": {"attention": {"samples": shown}}} if (shown := self._shown()) else {}),
         }
+
+    def _shown(self) -> int:
+        """Return the number of items whose attention maps are not too large."""
+        shape = self.base.shape()
+        if shape is None or not (shape.layers and shape.heads):
+            return 0
+        limits = cast("JsonObject", self.task.get("tokens") or {})
+        length = cast("int", limits.get("longest", USUAL_LENGTH))
+        learned = max((int(size) // shape.width for size in self.budgets), default=0)
+        maps = 2 * self.seeds * shape.layers * shape.heads  # of base and adaptation
+        each = maps * length * (length + learned) * FLOAT_BYTES
+        return min(MOST_SHOWN, MOST_MAP_BYTES // each)
 
 
 def in_order(bases: Sequence[DraftBase], *, texts: bool) -> list[DraftBase]:

@@ -91,10 +91,17 @@ class Sizes:
         length = resolved.family.content_length(resolved.task.sequence_length())
         learned = 0 if method is None else method.extra_context_tokens()
         maps = (1 if method is None else 2) * len(resolved.seeds) * shape.layers * shape.heads
-        numbers = maps * (len(capture.inputs) or capture.samples) * length * (length + learned)
-        what, most = "The attention maps take", self.max_attention_bytes
-        pointer = "/capture/attention"
-        yield from _above(pointer, "capture_too_large", what, STORED_BYTES * numbers, most, "bytes")
+        each = STORED_BYTES * maps * length * (length + learned)
+        size = each * (len(capture.inputs) or capture.samples)
+        if size <= self.max_attention_bytes:
+            return
+        fitting = self.max_attention_bytes // each
+        detail = (
+            f"The attention maps take {size:,} bytes. This server allows "
+            f"{self.max_attention_bytes:,}, those of {counted(fitting, 'item')}. Record fewer."
+        )
+        pointer, nearest = "/capture/attention", (fitting,) if fitting else ()
+        yield Problem(pointer, "capture_too_large", detail, nearest=nearest)
 
     def _of_files(self, resolved: Trained) -> Iterator[Problem]:
         stored, saved = stored_bytes(resolved), saved_bytes(resolved)
