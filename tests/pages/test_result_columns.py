@@ -62,10 +62,7 @@ def test_fields_that_differ_are_columns_of_page_and_file(reader: TestClient) -> 
 def test_numbers_of_a_spec_are_numbers(reader: TestClient) -> None:
     asked = {"filter": SWEEP, "fields": "spec.training.steps,learning_rates"}
     rows = reader.get("/v1/results", params=asked).json()["data"]
-    assert {tuple(row.values()) for row in rows} == {
-        (20, 0.01, "prefix_tuning"),
-        (40, 0.25, "prefix_tuning"),
-    }
+    assert sorted(tuple(row.values()) for row in rows) == [(20, 0.01), (40, 0.25)]
     assert reader.get("/v1/results", params={"filter": "learning_rates > 0.2"}).json()["data"]
 
 

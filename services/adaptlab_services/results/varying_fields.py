@@ -1,4 +1,4 @@
-"""Fields that differ between matching results: labels, and members of specs."""
+"""Fields that differ between results: labels, and members of specs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard

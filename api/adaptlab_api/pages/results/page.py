@@ -52,7 +52,7 @@ def results_page(
         "problem": problem,
         "columns": () if rows is None else rows.columns,
         "data": () if rows is None else rows.data,
-        "numbers": () if rows is None else _numbers(rows),
+        "numbers": () if rows is None else numbers_in(rows),
         "grouped": grouped,
         "usual_columns": replace(query, columns=()).address(),
         "choices": () if grouped else _choices(shown, varying),
@@ -112,7 +112,7 @@ def _choices(shown: Sequence[str], varying: Sequence[str]) -> tuple[tuple[str, b
     return tuple((name, name in shown) for name in names)
 
 
-def _numbers(rows: ResultRows) -> frozenset[str]:
+def numbers_in(rows: ResultRows) -> frozenset[str]:
     """Return the names of the columns with numbers."""
     return frozenset(
         column.name
