@@ -26,6 +26,7 @@ from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
@@ -139,13 +140,13 @@ def attention_chart_routes() -> APIRouter:
 
 @needs("reader")
 def _small(
-    job_id: UUID, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
+    job_id: JobId, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
 ) -> Response:
     return _picture(small_map(session, job_id, source, changed_by))
 
 
 @needs("reader")
-def _small_difference(job_id: UUID, session: SessionDep, _: ReaderDep, minus: UUID) -> Response:
+def _small_difference(job_id: JobId, session: SessionDep, _: ReaderDep, minus: UUID) -> Response:
     return _picture(small_difference(session, job_id, minus))
 
 
@@ -158,7 +159,7 @@ def _picture(drawing: str | None) -> Response:
 def _route(chart: AttentionChart) -> Callable[..., Response]:
     @needs("reader")
     def draw(
-        job_id: UUID,
+        job_id: JobId,
         session: SessionDep,
         _: ReaderDep,
         asked: Annotated[Drawing, Depends(_drawing)],
