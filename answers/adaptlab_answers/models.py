@@ -8,7 +8,7 @@ from pydantic import Field
 from adaptlab.plugins.dataset import (
     Source,
 )
-from adaptlab.plugins.method import AttentionClaim
+from adaptlab.plugins.method import AttentionClaim, MethodGroup
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
 from adaptlab.records.facts import ConversationFacts, PictureFacts, ValueCount
 from adaptlab.records.file_reading import Reading
@@ -205,6 +205,7 @@ class MethodEntry(PlugIn):
     `large_base_rates` is null if large base models need no other learning rates.
     """
 
+    group: MethodGroup
     formula: str
     first_layer_attention: AttentionClaim
     size_knob: str | None
@@ -223,7 +224,7 @@ class FamilyEntry(PlugIn):
 
 
 class Methods(Value):
-    """All methods, by name."""
+    """All methods, by group, the most used of each first."""
 
     data: tuple[MethodEntry, ...]
 

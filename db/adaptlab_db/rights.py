@@ -21,7 +21,7 @@ _OF_API = {
     "r": "alembic_version shared_jobs",
     "ra": "audit_entries job_events spec_numbers study_decisions",
     # Also results and workers, for workers that use the API; see `leases`.
-    "raw": """projects users tokens jobs usage_counts study_passes
+    "raw": """projects users tokens jobs usage_counts study_links study_passes
         attempts attempt_counts claim_counts workers replicates metric_points evaluations
         job_metrics item_outcomes measures shown_items given_answers attention_maps
         attention_summaries checkpoints theory_reports""",
@@ -41,7 +41,7 @@ _OF_WORKER = {
         training_states lease_artifacts artifacts artifact_chunks uploads upload_chunks
         webhook_events webhook_deliveries comparison_results""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
-        usage_counts spec_numbers study_shares shared_jobs""",
+        usage_counts spec_numbers study_shares study_links shared_jobs""",
 }
 
 

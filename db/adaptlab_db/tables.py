@@ -638,6 +638,27 @@ class StudyShare(Table):
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
+class StudyLink(Table):
+    """A link with which people without an account read one study.
+
+    Only the SHA-256 of its token is stored. Without `expires_at` it stays valid until it is
+    revoked.
+    """
+
+    __tablename__ = "study_links"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    study_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("studies.id", ondelete="CASCADE"), index=True
+    )
+    name: Mapped[str]
+    digest: Mapped[bytes] = mapped_column(LargeBinary, unique=True)
+    creator_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
 class StudyDecision(Table):
     """What a study with a question knew at one look, and decided.
 

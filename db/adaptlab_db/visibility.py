@@ -9,14 +9,17 @@ condition could not be added: the text of every statement is checked before it i
 
 Reads also get what other projects share with the visible ones: the rows of shared studies, and of
 the jobs in the view `shared_jobs`. Only sessions with a project that receives shares ask for it, so
-that others keep the plans of their statements. Changes never get it.
+that others keep the plans of their statements. Visitors by a link read one study in the same way.
+Changes never get it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -34,6 +37,7 @@ from sqlalchemy import (
     column,
     event,
     func,
+    literal,
     or_,
     select,
     table,
@@ -58,7 +62,10 @@ from adaptlab_db.tables import (
 VISIBLE = "visible"
 """The member of a session's `info` with the ids of the visible projects, or None for all."""
 RECEIVING = "receiving"
-"""The member of a session's `info` with those visible projects that others share something with."""
+"""The member of a session's `info` with those visible projects that others share something with.
+
+Or with a `LinkedStudy`, which the session reads besides.
+"""
 ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects": True})
 """Execution options of a statement that reads rows of one owner in all projects."""
 
@@ -89,6 +96,18 @@ _PARENTS: Mapping[str, Any] = {  # Any: classes of tables
 _NAMED = r'\s+(?:ONLY\s+)?(?:"?public"?\s*\.\s*)?"?(\w+)\b"?(?!\.)'
 _READS = re.compile(rf"(?:FROM|JOIN|USING|TABLE|COPY|,){_NAMED}(?:\s+AS\s+(\w+))?", re.IGNORECASE)
 _CHANGES = re.compile(rf"(?:UPDATE|MERGE\s+INTO|TRUNCATE){_NAMED}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedStudy:
+    """A study that a link shares, with the jobs that can be read with it."""
+
+    study_id: UUID
+    job_ids: tuple[UUID, ...]
+
+
+Receiving = tuple[int, ...] | LinkedStudy
+"""Projects that others share something with, or what a link shares."""
 
 
 class NotVisible(RuntimeError):
@@ -145,7 +164,7 @@ def _add_conditions(state: ORMExecuteState) -> None:
         return
     if state.is_orm_statement and (state.is_select or state.is_update or state.is_delete):
         receiving = state.session.info.get(RECEIVING, ()) if state.is_select else ()
-        conditions = _conditions(tuple(visible), tuple(receiving))
+        conditions = _conditions(tuple(visible), receiving)
         state.statement = state.statement.options(*conditions)
     elif not state.is_orm_statement:
         _refuse_plain_change(state.statement)
@@ -180,7 +199,7 @@ def _check_changed(session: Session, *_: object) -> None:
 
 @lru_cache(maxsize=1024)
 def _conditions(
-    visible: tuple[int, ...], receiving: tuple[int, ...]
+    visible: tuple[int, ...], receiving: Receiving
 ) -> Sequence[Any]:  # Any: loader options
     by_column = _by_column(visible, receiving)
     shared: Mapping[type[Table], Any] = _of_shared(visible, receiving) if receiving else {}
@@ -192,7 +211,7 @@ def _conditions(
 
 
 def _by_column(
-    visible: tuple[int, ...], receiving: tuple[int, ...]
+    visible: tuple[int, ...], receiving: Receiving
 ) -> Mapping[str, Any]:  # Any: functions of a table or alias
     jobs, studies, evaluations, maps = (
         _ids(parent, visible, receiving) for parent in (Job, Study, EvaluationRow, AttentionMapRow)
@@ -225,7 +244,7 @@ def _by_column(
 
 
 def _of_shared(
-    visible: tuple[int, ...], receiving: tuple[int, ...]
+    visible: tuple[int, ...], receiving: Receiving
 ) -> Mapping[type[Table], Any]:  # Any: functions of a table or alias
     """Return the conditions of tables with shared rows.
 
@@ -263,7 +282,7 @@ def _of_shared(
 
 
 def _ids(
-    parent: Any, visible: tuple[int, ...], receiving: tuple[int, ...]
+    parent: Any, visible: tuple[int, ...], receiving: Receiving
 ) -> Select[Any]:  # Any: a table's class, its ids
     column = column_to_project(parent)
     assert column is not None
@@ -279,11 +298,15 @@ def _ids(
 
 # Arrays, which Postgres computes once and looks up in an index. For `IN` of the same ids, it reads
 # all jobs in order until a page is full: 0.4 s for a project with few jobs among 100,000.
-def _shared_jobs(receiving: tuple[int, ...]) -> ColumnElement[Any]:
+def _shared_jobs(receiving: Receiving) -> ColumnElement[Any]:
+    if isinstance(receiving, LinkedStudy):
+        return literal([*receiving.job_ids], ARRAY(Uuid))
     return _array_of(select(_SHARED_JOBS.c.job_id).where(_SHARED_JOBS.c.project_id.in_(receiving)))
 
 
-def _shared_studies(receiving: tuple[int, ...]) -> ColumnElement[Any]:
+def _shared_studies(receiving: Receiving) -> ColumnElement[Any]:
+    if isinstance(receiving, LinkedStudy):
+        return literal([receiving.study_id], ARRAY(Uuid))
     core = StudyShare.__table__.c
     return _array_of(select(core.study_id).where(core.project_id.in_(receiving)))
 

@@ -13,7 +13,7 @@ from sqlalchemy import delete, event, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_job, a_member, a_project, a_token, a_user
 
-from adaptlab_api.doors.gate import PUBLIC_FOLDER, PUBLIC_PATHS
+from adaptlab_api.doors.gate import PUBLIC_FOLDERS, PUBLIC_PATHS
 from adaptlab_api.requests.routing import ApiRoute, ClosedRoute
 from adaptlab_api.requests.rules import rule_of
 from adaptlab_db import visibility
@@ -58,7 +58,7 @@ def closed(client: TestClient) -> list[tuple[str, str, str]]:
     return [
         route
         for route in routes(client)
-        if route[1] not in PUBLIC_PATHS and not route[1].startswith(PUBLIC_FOLDER)
+        if route[1] not in PUBLIC_PATHS and not route[1].startswith(PUBLIC_FOLDERS)
     ]
 
 
@@ -69,7 +69,7 @@ def test_every_route_has_a_rule(anonymous: TestClient) -> None:
 
 def test_every_route_asks_for_its_rule(anonymous: TestClient) -> None:
     for route in anonymous.app.routes:  # type: ignore[attr-defined]
-        is_open = route.path in (*PUBLIC_PATHS, "/logout") or route.path.startswith(PUBLIC_FOLDER)
+        is_open = route.path in (*PUBLIC_PATHS, "/logout") or route.path.startswith(PUBLIC_FOLDERS)
         assert isinstance(route, ClosedRoute) != is_open, (
             f"see adaptlab_api.requests.routing: {route}"
         )
@@ -287,7 +287,8 @@ def test_shared_rows_are_read_and_never_written(sessions: Sessions) -> None:
         session.execute(insert(StudyShare).values(project_id=here, study_id=rows["id"]))
     factory = visibility.guarded(sessions)
     seen = {visibility.VISIBLE: (here,)}
-    for receiving, expected in (((), 0), ((here,), 1)):
+    by_link = visibility.LinkedStudy(rows["id"], (job,))
+    for receiving, expected in (((), 0), ((here,), 1), (by_link, 1)):
         with factory(info={**seen, visibility.RECEIVING: receiving}) as session, session.begin():
             for table in (Job, Study, StudyJob, JobEvent):
                 assert session.execute(select(func.count()).select_from(table)).scalar_one() == (

@@ -1,5 +1,7 @@
 """What can be asked for, and what a budget buys of it."""
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -19,13 +21,27 @@ FAMILY = {"name": "minigpt", "width": 96, "layers": 1, "heads": 1}
 )
 def test_everything_registered_describes_itself(api: TestClient, noun: str, registry: Any) -> None:
     entries = api.get(f"/v1/{noun}").json()["data"]
-    assert tuple(entry["name"] for entry in entries) == registry.names()
+    assert sorted(entry["name"] for entry in entries) == sorted(registry.names())
     for entry in entries:
         assert api.get(f"/v1/{noun}/{entry['name']}").json() == entry
         assert entry["title"]
         assert entry["summary"]
         assert entry["reference"]
         assert entry["name"] == entry["knobs"]["properties"]["name"]["const"]
+
+
+def test_methods_are_grouped_and_the_most_used_come_first(api: TestClient) -> None:
+    groups = {group: [*found] for group, found in groupby(
+        api.get("/v1/methods").json()["data"], key=itemgetter("group")
+    )}  # fmt: skip
+    assert list(groups) == ["weights", "prompts", "searches", "controls"]
+    first = {group: entries[0]["name"] for group, entries in groups.items()}
+    assert first == {
+        "weights": "lora",
+        "prompts": "prefix_tuning",
+        "searches": "autoprompt",
+        "controls": "frozen",
+    }
 
 
 def test_a_method_tells_its_size_and_its_claim(api: TestClient) -> None:
@@ -155,6 +171,6 @@ def test_a_family_may_be_inline_in_a_job_as_in_a_question(api: TestClient) -> No
 
 def test_the_server_tells_its_limits_and_names(api: TestClient) -> None:
     told = api.get("/v1/capabilities").json()
-    assert told["methods"] == list(METHODS.names())
+    assert sorted(told["methods"]) == sorted(METHODS.names())
     assert told["limits"]["body_bytes"] == 2**20
     assert "queued" in told["job_states"]

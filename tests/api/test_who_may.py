@@ -10,7 +10,7 @@ from starlette.websockets import WebSocketDisconnect
 from tests.making import a_principal
 
 from adaptlab_api.app import create_app
-from adaptlab_api.doors.gate import PUBLIC_FOLDER, PUBLIC_PATHS, SESSION_COOKIE
+from adaptlab_api.doors.gate import PUBLIC_FOLDERS, PUBLIC_PATHS, SESSION_COOKIE
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
 
@@ -31,7 +31,7 @@ def test_a_method_that_a_route_has_not_is_closed_too(anonymous: TestClient) -> N
 def test_only_health_and_signing_in_are_public(anonymous: TestClient) -> None:
     paths = {route.path for route in anonymous.app.routes}  # type: ignore[attr-defined]
     public = {path for path in paths if anonymous.get(path).status_code != 401}
-    assert {path for path in public if not path.startswith(PUBLIC_FOLDER)} == set(PUBLIC_PATHS)
+    assert {path for path in public if not path.startswith(PUBLIC_FOLDERS)} == set(PUBLIC_PATHS)
 
 
 NO_TOKENS: list[Any] = [

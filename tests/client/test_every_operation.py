@@ -74,7 +74,7 @@ LOOKS = {
         "tasks",
         "families",
     ),
-    *("answers", "workers", "inspect", "deliveries"),
+    *("answers", "workers", "inspect", "deliveries", "links"),
 }
 """Words at the end of commands that only look, so that they can be run once for each format."""
 
@@ -178,6 +178,7 @@ def variables(
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
+    everywhere["LINK"] = str(client.studies.link(everywhere["STUDY"], "reviewers").id)
     idle = client.studies.create(a_study_document(name="idle", seeds=2, methods=["frozen"])).id
     client.studies.cancel(idle)
     theory = str(client.jobs.submit({"kind": "theory", "base_model": "tiny-sort"}).id)
@@ -313,6 +314,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "datasets delete",
         "datasets take-back",
         "studies take-back",
+        "studies unlink",
         "base-models take-back",
         "model-folders delete",
         "webhooks delete",

@@ -141,7 +141,7 @@ def test_results_at_80_columns_break_no_word(invoke: Invoke, made: dict[str, str
     assert {"id", "task", "method", "metrics.accuracy.mean"} <= set(header.split())
     shown = {line.split()[0] for line in lines}
     everything = invoke("results", "list", "-o", "id").stdout.split()
-    assert shown == {one[-8:] for one in everything}
+    assert shown == {one[:8] for one in everything}
     assert "too narrow for" in done.stderr
 
 

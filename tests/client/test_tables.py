@@ -22,7 +22,7 @@ def test_columns_are_left_out_before_a_word_is_broken() -> None:
     ]  # fmt: skip
     assert found.left_out == ("metrics.accuracy.low",)
     assert found.widths == (8, 5, 15, 13, 21)
-    assert [row[0] for row in with_short_ids(ROWS)] == [one[-8:] for one in IDS]
+    assert [row[0] for row in with_short_ids(ROWS)] == [one[:8] for one in IDS]
 
 
 def test_texts_break_between_words() -> None:

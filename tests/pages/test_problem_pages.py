@@ -50,6 +50,8 @@ def test_an_unknown_address_is_a_page_with_the_way_on(signed_in: TestClient) -> 
     assert "There is nothing at this address" in page
     assert 'aria-label="Pages"' in page
     assert '<a href="/">All jobs</a>' in page
+    assert '<a href="/studies">All studies</a>' in page
+    assert 'action="/search"' in page
 
 
 @pytest.mark.parametrize(

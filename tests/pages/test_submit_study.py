@@ -20,7 +20,7 @@ from adaptlab_db.tables import AuditEntry, Job, Study
 
 Sessions = sessionmaker[Session]
 NEW, PREVIEW = "/studies/new", "/studies/new/preview"
-METHODS = ["frozen", "full_finetuning", "lora", "prefix_tuning"]
+METHODS = ["lora", "full_finetuning", "prefix_tuning", "frozen"]
 """In the order in which the form has them."""
 
 

@@ -21,10 +21,12 @@ from adaptlab_api.doors import shown_projects
 from adaptlab_api.limits.auditing import SAFE_METHODS, audited
 from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people.admission import Admitted, Grant
+from adaptlab_services.studies.study_links import SHARED_FOLDER
 
 SESSION_COOKIE = "adaptlab_session"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/login"})
-PUBLIC_FOLDER = "/static/"
+PUBLIC_FOLDERS = ("/static/", SHARED_FOLDER)
+"""Of the second, each address has a token of its own, which its routes check."""
 PROJECT_COOKIE = "adaptlab_project"
 """Names the only project that a browser shows. It is no permission, and one that the user cannot
 see is ignored."""
@@ -111,7 +113,7 @@ def _forgetting(send: Send, opened: Resources) -> Send:
 
 
 def _is_public(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
+    return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDERS)
 
 
 async def _admit(request: HTTPConnection, method: str) -> None:

@@ -7,10 +7,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
+from adaptlab_api.limits.addresses import subscriber
 from adaptlab_api.limits.auditing import SAFE_METHODS
 from adaptlab_api.limits.thread_turns import Turn, Turns
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
+from adaptlab_services.studies.study_links import SHARED_FOLDER
 
 RETRY_SECONDS = 5
 CHANGES_AT_ONCE = 4
@@ -36,23 +38,20 @@ class OpenRequests:
     Every open request holds a connection, and streams, waits and slow downloads never count as
     idle: without a limit, one reader could take all connections. Every request also uses one of a
     few threads until its answer begins. Each process counts for itself. The workers of one token
-    count as one more user.
+    count as one more user, and so do the visitors by links from one address.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._most = settings.max_open_requests
-        self._people: dict[tuple[str, int], _Person] = {}
+        self._people: dict[tuple[str, int | str], _Person] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or refuse it with `Retry-After`."""
-        who = getattr(HTTPConnection(scope).state, "principal", None) if _is_http(scope) else None
-        if not isinstance(who, Principal):
+        side = _side(scope) if _is_http(scope) else None
+        if side is None:
             await self._app(scope, receive, send)
             return
-        # A worker's long upload must not delay its user or the user's other workers.
-        is_lease = is_of_leases(scope)
-        side = ("token", who.token_id) if is_lease else ("user", who.user_id)
         person = self._people.setdefault(side, _Person())
         if person.requests >= self._most:
             await _too_many(f"At most {self._most} requests")(scope, receive, send)
@@ -77,6 +76,23 @@ class OpenRequests:
             await self._app(scope, receive, _until_it_begins(turn, send) if is_read else send)
         finally:
             turn.give_back()
+
+
+def _side(scope: Scope) -> tuple[str, int | str] | None:
+    """Return who makes a request, or None for an open address."""
+    who = getattr(HTTPConnection(scope).state, "principal", None)
+    if isinstance(who, Principal):
+        # A worker's long upload must not delay its user or the user's other workers.
+        return ("token", who.token_id) if is_of_leases(scope) else ("user", who.user_id)
+    if is_of_links(scope):
+        return ("address", subscriber((scope.get("client") or (None, 0))[0]))
+    return None
+
+
+def is_of_links(scope: Scope) -> bool:
+    """Return True if a request is of a visitor by a link."""
+    path: str = scope["path"]
+    return path.startswith(SHARED_FOLDER)
 
 
 def is_of_leases(scope: Scope) -> bool:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import Resources, resources_of
-from adaptlab_api.doors.open_requests import is_of_leases
+from adaptlab_api.doors.open_requests import is_of_leases, is_of_links
 from adaptlab_api.limits.addresses import subscriber
 from adaptlab_api.limits.auditing import SAFE_METHODS
 from adaptlab_api.limits.buckets import SECOND
@@ -27,9 +27,12 @@ from adaptlab_services.settings import Settings
 
 MINUTE = 60 * SECOND
 SIGN_IN = "/login"
+Presented = Literal["header", "form", "link"]
+"""The place of a request's token."""
 BACKOFF = ((1, 1), (3, 10), (8, 60))
 """(factor, minutes): wrong tokens allowed in that time, in multiples of the limit per minute."""
 WRONG_TOKENS = "This token is not valid, and too many such tokens came from this address"
+WRONG_LINKS = "This link opens nothing, and too many such links came from this address"
 SIGN_INS = "Too many sign-ins came from this address"
 
 
@@ -45,7 +48,8 @@ class _Allowed:
 class RequestRate:
     """Counts requests by user; comes after the gate, which finds the user.
 
-    Not by token, because any user can create more of them.
+    Not by token, because any user can create more of them. Visitors by a link are counted by
+    address.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -65,7 +69,7 @@ class RequestRate:
     async def _refusal(self, scope: Scope) -> Response | None:
         who = _principal(scope)
         if who is None:
-            return None
+            return await self._of_visitor(scope) if is_of_links(scope) else None
         is_lease = is_of_leases(scope)
         allowed = self._reads if scope["method"] in SAFE_METHODS else self._writes
         allowed = self._leases if is_lease else allowed
@@ -78,6 +82,13 @@ class RequestRate:
         side = "token of a worker" if is_lease else "user"
         detail = f"The limit per {side} is {most} {allowed.what} per second, and {at_once} at once"
         return _too_many(detail, seconds)
+
+    async def _of_visitor(self, scope: Scope) -> Response | None:
+        rate = self._reads.rate
+        key = f"{self._reads.what}:address:{_address(scope)}"
+        seconds = await _resources(scope).buckets.take(key, rate, shared=self._reads.shared)
+        detail = f"The limit per address is {rate.limit} reads of links per second"
+        return _too_many(detail, seconds) if seconds else None
 
 
 class WrongTokens:
@@ -111,8 +122,8 @@ class WrongTokens:
         async def counting(message: Message) -> None:
             nonlocal refusal
             if message["type"] == "http.response.start":
-                if message["status"] == 401:
-                    refusal = await self._refusal(scope)
+                if message["status"] == (404 if presented == "link" else 401):
+                    refusal = await self._refusal(scope, presented)
                 elif sign_ins is not None and message["status"] < 400:
                     # Each opens a session, which lasts twelve hours.
                     await buckets.take(sign_ins, self._sign_ins, shared=True)
@@ -123,14 +134,15 @@ class WrongTokens:
 
         await self._app(scope, receive, counting)
 
-    async def _refusal(self, scope: Scope) -> Response | None:
+    async def _refusal(self, scope: Scope, presented: Presented) -> Response | None:
         """Count a wrong token; return an answer if there were too many."""
         key = f"wrong:{_address(scope)}"
         seconds = await _resources(scope).buckets.take(key, *self._rates, shared=True)
-        return _too_many(WRONG_TOKENS, seconds) if seconds else None
+        what = WRONG_LINKS if presented == "link" else WRONG_TOKENS
+        return _too_many(what, seconds) if seconds else None
 
 
-def _presents(scope: Scope) -> Literal["header", "form"] | None:
+def _presents(scope: Scope) -> Presented | None:
     """Return the place of a request's token, or None without one.
 
     Cookies are not counted, because a browser sends an expired one with every request.
@@ -139,6 +151,8 @@ def _presents(scope: Scope) -> Literal["header", "form"] | None:
         return None
     if scope["path"] == SIGN_IN and scope["method"] not in SAFE_METHODS:
         return "form"
+    if is_of_links(scope):
+        return "link"
     return "header" if "authorization" in HTTPConnection(scope).headers else None
 
 

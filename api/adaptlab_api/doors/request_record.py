@@ -12,6 +12,7 @@ from adaptlab_api.answers.problems import REQUEST_ID_HEADER
 from adaptlab_api.answers.state import resources_of
 from adaptlab_services import log_formats
 from adaptlab_services.people.tokens import Principal, without_tokens
+from adaptlab_services.studies.study_links import SHARED_FOLDER
 
 QUIET_PATHS = frozenset({"/healthz", "/readyz"})
 """Addresses that supervisors ask every few seconds; logged at the level `debug`."""
@@ -87,7 +88,7 @@ class _Exchange:
             request_id=self.request_id,
             method=scope["method"],
             route=_route(scope) or None,
-            path=scope["path"][:LONGEST_PATH],
+            path=_path(scope)[:LONGEST_PATH],
             status=status,
             milliseconds=round(1000 * (time.perf_counter() - self._started), 1),
             bytes=self._bytes,
@@ -111,6 +112,12 @@ def _id_of(scope: Scope) -> str:
     if len(given) == 1 and REQUEST_ID.fullmatch(given[0]) and without_tokens(given[0]) == given[0]:
         return given[0]
     return str(uuid4())
+
+
+def _path(scope: Scope) -> str:
+    """Return the address without the token of a link, valid or not."""
+    path: str = scope["path"]
+    return f"{SHARED_FOLDER}…" if path.startswith(SHARED_FOLDER) else path
 
 
 def _route(scope: Scope) -> str:

@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import BackgroundTasks, Path, Query, Request
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
 from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
+from adaptlab_answers.study_links import CreatedStudyLink, StudyLinkList, StudyLinkView
 from adaptlab_api.answers.answers import NO_STORE, changed_answer, json_answer, tagged_answer
 from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.requests.bodies import Body, json_body
@@ -38,14 +40,22 @@ from adaptlab_api.routes.jobs import (
     View,
     listed,
 )
+from adaptlab_api.routes.results import RowId
 from adaptlab_services import short_ids
 from adaptlab_services.jobs.lists import NEWEST, JobQuery
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.models.task_files import TaskFiles
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.recipes import recipe_studies
-from adaptlab_services.studies import question_decisions, studies, study_deletion, study_sharing
+from adaptlab_services.studies import (
+    question_decisions,
+    studies,
+    study_deletion,
+    study_links,
+    study_sharing,
+)
 from adaptlab_services.studies.studies import Changed
+from adaptlab_services.studies.study_links import NewStudyLink
 
 Studied = Annotated[
     str,
@@ -308,3 +318,39 @@ def take_study_back(study: Studied, project: ProjectName, session: SessionDep) -
     """Stop sharing a study with a project."""
     study_sharing.take_back(session, study, project)
     return Response(status_code=204, headers=NO_STORE)
+
+
+@router.post(
+    "/{study}/links",
+    status_code=201,
+    response_model=CreatedStudyLink,
+    responses=created("link") | failures(404, 409, *WITH_BODY),
+)
+@needs("operator")
+def create_study_link(
+    study: Studied,
+    body: Annotated[Body[NewStudyLink], json_body(NewStudyLink)],
+    session: SessionDep,
+    who: SubmitterDep,
+) -> Response:
+    """Create a link with which people without an account read a study; it is returned once.
+
+    Only an admin of its project can do this.
+    """
+    link = study_links.create(session, who, study, body.read())
+    place = f"/v1/studies/{quote(study, safe='')}/links/{link.id}"
+    return json_answer(link, status=201, headers={"Location": place})
+
+
+@router.get("/{study}/links", response_model=StudyLinkList, responses=failures(404))
+@needs("operator")
+def list_study_links(study: Studied, session: SessionDep) -> Response:
+    """List the links to a study, newest first; for admins of its project."""
+    return json_answer(study_links.listed(session, study))
+
+
+@router.delete("/{study}/links/{link_id}", response_model=StudyLinkView, responses=failures(404))
+@needs("operator")
+def revoke_study_link(study: Studied, link_id: RowId, session: SessionDep) -> Response:
+    """Revoke a link to a study; it opens nothing from the next request on."""
+    return json_answer(study_links.revoke(session, study, link_id))

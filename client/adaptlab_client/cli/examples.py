@@ -45,6 +45,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "studies show": ("adaptlab studies show $STUDY",),
     "studies share": ("adaptlab studies share $STUDY robotics",),
     "studies take-back": ("adaptlab studies take-back $STUDY robotics",),
+    "studies link": ("adaptlab studies link $STUDY 'reviewers' --days 60",),
+    "studies links": ("adaptlab studies links $STUDY",),
+    "studies unlink": ("adaptlab studies unlink $STUDY $LINK",),
     "studies delete": ("adaptlab studies delete $STUDY --with-jobs --yes",),
     "studies annotate": (
         "adaptlab studies annotate $STUDY --name lora-or-prefix",

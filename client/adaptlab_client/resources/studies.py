@@ -16,6 +16,7 @@ from adaptlab_answers.jobs import JobView
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.recipes import StudyReport
 from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
+from adaptlab_answers.study_links import CreatedStudyLink, StudyLinkList, StudyLinkView
 from adaptlab_client.display.comparison_tables import StudyComparison
 from adaptlab_client.errors import PASSING, Conflict, NotFound, WaitTimedOut
 from adaptlab_client.resources.bundles import save_bundle
@@ -29,6 +30,7 @@ from adaptlab_client.transport.paging import entries
 A = TypeVar("A", bound=BaseModel)
 StudyBody = Mapping[str, object] | StudySpec | StudyExtension | StudyChanges
 PROGRESS_POLL = 2.0
+LINK_DAYS = 30
 
 
 class Studies:
@@ -152,6 +154,28 @@ class Studies:
     def take_back(self, study: Identity, project: str) -> None:
         """Stop sharing a study with a project."""
         self._connection.send(Request("DELETE", path_of("studies", study, "shares", project)))
+
+    def link(
+        self, study: Identity, name: str, *, expires_in_days: int | None = LINK_DAYS
+    ) -> CreatedStudyLink:
+        """Create a link with which people without an account read a study.
+
+        Its `path` follows the server's address, and is not returned again. With `expires_in_days`
+        None it is valid until revoked. Only an admin of the study's project can do this.
+        """
+        body: Document = {"name": name, "expires_in_days": expires_in_days}
+        request = Request("POST", path_of("studies", study, "links"), body=body)
+        return self._connection.ask(request, CreatedStudyLink)
+
+    def links(self, study: Identity) -> Sequence[StudyLinkView]:
+        """Return the links to a study, newest first."""
+        request = Request("GET", path_of("studies", study, "links"))
+        return self._connection.ask(request, StudyLinkList).data
+
+    def revoke_link(self, study: Identity, link: int) -> StudyLinkView:
+        """Revoke a link to a study; it opens nothing from the next request on."""
+        request = Request("DELETE", path_of("studies", study, "links", link))
+        return self._connection.ask(request, StudyLinkView)
 
     def cancel(self, study: Identity) -> StudyView:
         """Cancel a study, and its jobs that belong to no other study.

@@ -20,6 +20,7 @@ class Adapter(Method):
     """
 
     title: ClassVar[str] = "Bottleneck adapter"
+    place: ClassVar[int] = 3
     summary: ClassVar[str] = "A small two-layer network is added to sublayers of every block."
     formula: ClassVar[str] = "y ← y + U gelu(D y + d) + u  (parallel: D x instead of D y)"
     reference: ClassVar[str] = "Houlsby et al. (ICML 2019); He et al. (ICLR 2022)"

@@ -21,6 +21,7 @@ class AnchorReweighting(Demonstrations):
     """
 
     title: ClassVar[str] = "Anchor re-weighting"
+    place: ClassVar[int] = 8
     summary: ClassVar[str] = "Attention to the labels of demonstrations is scaled."
     formula: ClassVar[str] = "A(q, pᵢ) ← exp(βᵢ) A(q, pᵢ), in every layer and head"
     reference: ClassVar[str] = "Wang et al. (EMNLP 2023)"

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method, MethodGroup
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 
 
@@ -19,6 +19,8 @@ class AttentionBias(Method):
     """
 
     title: ClassVar[str] = "Attention bias"
+    group: ClassVar[MethodGroup] = "controls"
+    place: ClassVar[int] = 3
     summary: ClassVar[str] = "The output of every head is mixed with a learned vector."
     formula: ClassVar[str] = "tᵢ ← αᵢ μ + (1 - αᵢ) tᵢ"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), equation 7, in part"

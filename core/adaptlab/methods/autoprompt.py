@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.method import METHODS, Passes
+from adaptlab.plugins.method import METHODS, MethodGroup, Passes
 from adaptlab.plugins.shapes import ModelShape
 
 
@@ -20,6 +20,8 @@ class AutoPrompt(HardPrompt):
     """
 
     title: ClassVar[str] = "AutoPrompt"
+    group: ClassVar[MethodGroup] = "searches"
+    place: ClassVar[int] = 0
     summary: ClassVar[str] = "Tokens found one by one among candidates of the gradient."
     formula: ClassVar[str] = "tᵢ ← argmin L over the top k of -E ∇ᵢL"
     reference: ClassVar[str] = "Shin et al. (EMNLP 2020)"

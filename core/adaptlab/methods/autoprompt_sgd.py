@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.method import METHODS, MethodGroup
 
 
 @METHODS.register("autoprompt_sgd")
@@ -18,6 +18,8 @@ class AutoPromptSGD(HardPrompt):
     """
 
     title: ClassVar[str] = "AutoPrompt, projected SGD"
+    group: ClassVar[MethodGroup] = "searches"
+    place: ClassVar[int] = 3
     phrase: ClassVar[str | None] = "AutoPrompt with projected SGD"
     summary: ClassVar[str] = "Tokens found by gradient steps that end on embeddings."
     formula: ClassVar[str] = "P ← Proj_E(P - η ∇L(P) + √(2ηβ) ε)"

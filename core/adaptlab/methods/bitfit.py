@@ -12,6 +12,7 @@ class BitFit(Method):
     """Train a copy of every bias vector, including those of norms."""
 
     title: ClassVar[str] = "BitFit"
+    place: ClassVar[int] = 5
     summary: ClassVar[str] = "Only the bias vectors that the base model has are trained."
     formula: ClassVar[str] = "b ← b + Δb for every b"
     reference: ClassVar[str] = "Ben Zaken, Goldberg, Ravfogel (ACL 2022)"

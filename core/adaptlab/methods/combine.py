@@ -42,6 +42,7 @@ class Combine(Method):
     """
 
     title: ClassVar[str] = "Combination"
+    place: ClassVar[int] = 7
     summary: ClassVar[str] = "Several methods share one parameter budget and are trained together."
     formula: ClassVar[str] = "the changes of all parts together"
     reference: ClassVar[str] = (

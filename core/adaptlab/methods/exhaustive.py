@@ -4,7 +4,7 @@ import math
 from typing import ClassVar, Literal
 
 from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.method import METHODS, Passes
+from adaptlab.plugins.method import METHODS, MethodGroup, Passes
 from adaptlab.plugins.shapes import ModelShape
 
 MOST_PROMPTS = 2**16
@@ -20,6 +20,8 @@ class Exhaustive(HardPrompt):
     """
 
     title: ClassVar[str] = "Exhaustive search"
+    group: ClassVar[MethodGroup] = "searches"
+    place: ClassVar[int] = 4
     summary: ClassVar[str] = "The best of all prompts, on small vocabularies."
     formula: ClassVar[str] = "argmin L(t₁ … t_p) over all V^p prompts"
     reference: ClassVar[str] = "The optimum by definition"

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.method import METHODS, MethodGroup
 
 
 @METHODS.register("fluentprompt")
@@ -18,6 +18,8 @@ class FluentPrompt(FluentPromptSearch):
     """
 
     title: ClassVar[str] = "FluentPrompt"
+    group: ClassVar[MethodGroup] = "searches"
+    place: ClassVar[int] = 2
     summary: ClassVar[str] = "Fluent tokens found by noisy gradient steps that end on embeddings."
     formula: ClassVar[str] = "P ← Proj_E(P - η ∇[(1-λ) L(P) - λ log p(P)] + √(2ηβ) ε)"
     reference: ClassVar[str] = "Shi et al. (2023)"

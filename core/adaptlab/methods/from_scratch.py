@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method, MethodGroup
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -16,6 +16,8 @@ class FromScratch(Method):
     """
 
     title: ClassVar[str] = "From scratch"
+    group: ClassVar[MethodGroup] = "controls"
+    place: ClassVar[int] = 1
     phrase: ClassVar[str | None] = "training from scratch"
     summary: ClassVar[str] = "A new model of the base's shape, trained without its weights."
     formula: ClassVar[str] = "W ← W₀ + ΔW for every W, with W₀ drawn as in pretraining"

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from adaptlab.plugins.method import METHODS, AttentionClaim, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, Method, MethodGroup
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -11,6 +11,8 @@ class Frozen(Method):
     """Train nothing and add nothing."""
 
     title: ClassVar[str] = "Frozen base"
+    group: ClassVar[MethodGroup] = "controls"
+    place: ClassVar[int] = 0
     phrase: ClassVar[str | None] = "the frozen base"
     summary: ClassVar[str] = "The base model without any adaptation, as the baseline."
     formula: ClassVar[str] = "ΔW = 0"

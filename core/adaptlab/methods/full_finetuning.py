@@ -11,6 +11,7 @@ class FullFinetuning(Method):
     """Train a copy of all base weights."""
 
     title: ClassVar[str] = "Full fine-tuning"
+    place: ClassVar[int] = 1
     summary: ClassVar[str] = "Every weight of the base model is trained; nothing is added."
     formula: ClassVar[str] = "W ← W + ΔW for every W"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 5.1"

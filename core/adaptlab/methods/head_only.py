@@ -16,6 +16,7 @@ class HeadOnly(Method):
     """
 
     title: ClassVar[str] = "Head only"
+    place: ClassVar[int] = 4
     summary: ClassVar[str] = "Only the output head is trained: a linear probe of the last layer."
     formula: ClassVar[str] = "W_U ← W_U + ΔW_U"
     reference: ClassVar[str] = "Alain, Bengio (ICLR workshop 2017)"

@@ -11,6 +11,7 @@ class IA3(Method):
     """Scale features of keys, values and the input of the MLP's second matrix."""
 
     title: ClassVar[str] = "IA3"
+    place: ClassVar[int] = 2
     summary: ClassVar[str] = "Keys, values and the MLP's hidden features are rescaled."
     formula: ClassVar[str] = "k = l_k ⊙ W_K x, v = l_v ⊙ W_V x, y = W₂ (l_ff ⊙ h)"
     reference: ClassVar[str] = "Liu et al. (NeurIPS 2022)"

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.plugins.demonstrations import Demonstrations
-from adaptlab.plugins.method import METHODS, AttentionClaim
+from adaptlab.plugins.method import METHODS, AttentionClaim, MethodGroup
 
 
 @METHODS.register("in_context")
@@ -21,6 +21,8 @@ class InContext(Demonstrations):
     """
 
     title: ClassVar[str] = "In-context learning"
+    group: ClassVar[MethodGroup] = "prompts"
+    place: ClassVar[int] = 2
     summary: ClassVar[str] = "Demonstrations precede the question; nothing is trained."
     formula: ClassVar[str] = "ŷ = argmax_y p(y | x₁, y₁, …, x_k, y_k, x)"
     reference: ClassVar[str] = "Brown et al. (NeurIPS 2020)"

@@ -11,6 +11,7 @@ class LayerNormTuning(Method):
     """Train a copy of the scale and shift of every norm."""
 
     title: ClassVar[str] = "LayerNorm tuning"
+    place: ClassVar[int] = 6
     summary: ClassVar[str] = "Only the scales and shifts of the norms are trained."
     formula: ClassVar[str] = "γ ← γ + Δγ, β ← β + Δβ"
     reference: ClassVar[str] = "Zhao et al. (ICLR 2024)"

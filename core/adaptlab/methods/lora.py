@@ -39,6 +39,7 @@ class Lora(SitedMethod):
     """
 
     title: ClassVar[str] = "LoRA"
+    place: ClassVar[int] = 0
     summary: ClassVar[str] = "A low-rank matrix is added to each selected weight matrix."
     formula: ClassVar[str] = "y = W x + (alpha / rank) · B A x"
     reference: ClassVar[str] = "Hu et al. (ICLR 2022)"

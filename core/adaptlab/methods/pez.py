@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.plugins.hard_prompt import FluentPromptSearch
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.method import METHODS, MethodGroup
 
 
 @METHODS.register("pez")
@@ -16,6 +16,8 @@ class Pez(FluentPromptSearch):
     """
 
     title: ClassVar[str] = "PEZ"
+    group: ClassVar[MethodGroup] = "searches"
+    place: ClassVar[int] = 1
     summary: ClassVar[str] = "Tokens found by gradient descent through a projection."
     formula: ClassVar[str] = "P ← P - η ∇L(Proj_E(P)), the prompt is Proj_E(P)"
     reference: ClassVar[str] = "Wen et al. (NeurIPS 2023)"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method
+from adaptlab.plugins.method import METHODS, AttentionClaim, LearningRates, Method, MethodGroup
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -21,6 +21,8 @@ class PinnedFinetuning(Method):
     """
 
     title: ClassVar[str] = "Fine-tuning with pinned attention"
+    group: ClassVar[MethodGroup] = "controls"
+    place: ClassVar[int] = 4
     summary: ClassVar[str] = "Every weight is trained except those that decide the first attention."
     formula: ClassVar[str] = "W ← W + ΔW, except embeddings, norm, W_Q and W_K of the first layer"
     reference: ClassVar[str] = "control for Petrov, Torr, Bibi (ICLR 2024), equation 6"

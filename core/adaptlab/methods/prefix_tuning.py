@@ -6,7 +6,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.learned_positions import LearnedPositions
-from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.method import METHODS, Method, MethodGroup
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
 from adaptlab.values import Value
 
@@ -37,6 +37,8 @@ class PrefixTuning(LearnedPositions):
     """
 
     title: ClassVar[str] = "Prefix-tuning"
+    group: ClassVar[MethodGroup] = "prompts"
+    place: ClassVar[int] = 0
     summary: ClassVar[str] = "Every layer attends to learned positions before the content."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base), relative attention unchanged"
     reference: ClassVar[str] = "Li, Liang (ACL 2021); Petrov, Torr, Bibi (ICLR 2024), equation 7"

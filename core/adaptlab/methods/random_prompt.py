@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.plugins.hard_prompt import HardPrompt
-from adaptlab.plugins.method import METHODS
+from adaptlab.plugins.method import METHODS, MethodGroup
 
 
 @METHODS.register("random_prompt")
@@ -15,6 +15,8 @@ class RandomPrompt(HardPrompt):
     """
 
     title: ClassVar[str] = "Random prompt"
+    group: ClassVar[MethodGroup] = "controls"
+    place: ClassVar[int] = 2
     summary: ClassVar[str] = "Random tokens precede the input, as the baseline of searches."
     formula: ClassVar[str] = "x = [E(t₁) … E(t_p) ; E(x₁) … ], t drawn at random"
     reference: ClassVar[str] = "Wen et al. (NeurIPS 2023), baseline"

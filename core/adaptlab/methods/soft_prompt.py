@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from adaptlab.methods.prefix_tuning import PrefixTuning
 from adaptlab.plugins.learned_positions import VirtualTokens
-from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.method import METHODS, Method, MethodGroup
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 
@@ -17,6 +17,8 @@ class SoftPrompt(VirtualTokens):
     """
 
     title: ClassVar[str] = "Soft prompt"
+    group: ClassVar[MethodGroup] = "prompts"
+    place: ClassVar[int] = 1
     summary: ClassVar[str] = "Virtual tokens with learned embeddings precede the input."
     formula: ClassVar[str] = "x = [s₁ … s_n ; E(x₁) … ]"
     reference: ClassVar[str] = "Lester, Al-Rfou, Constant (EMNLP 2021)"

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from adaptlab.plugins.learned_positions import VirtualTokens
-from adaptlab.plugins.method import METHODS, Method
+from adaptlab.plugins.method import METHODS, Method, MethodGroup
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 VIRTUAL_TOKENS = "embed.suffix"
@@ -23,6 +23,8 @@ class SuffixTuning(VirtualTokens):
     """
 
     title: ClassVar[str] = "Suffix-tuning"
+    group: ClassVar[MethodGroup] = "prompts"
+    place: ClassVar[int] = 3
     summary: ClassVar[str] = "Only the answer attends to learned positions, which follow the input."
     formula: ClassVar[str] = "tᵢ = αᵢ W_V s + (1 - αᵢ) tᵢ(base) for answer positions i only"
     reference: ClassVar[str] = "Petrov, Torr, Bibi (ICLR 2024), section 3 and equation 7"

@@ -1,7 +1,7 @@
 """Declaration of an adaptation method without torch."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.described_fields import DescribedFields
@@ -14,6 +14,13 @@ from adaptlab.plugins.task import Task
 from adaptlab.values import AUTO, PluginName
 
 AttentionClaim = Literal["can_change", "cannot_change"]
+
+MethodGroup = Literal["weights", "prompts", "searches", "controls"]
+GROUPS: tuple[MethodGroup, ...] = get_args(MethodGroup)
+"""What methods change or are for: weights, the input by gradients, tokens by a search, or controls.
+
+Lists of methods are in this order.
+"""
 
 BITS_PER_SCALAR = 32
 LARGE_BASE = 10_000_000
@@ -56,6 +63,9 @@ class Method(DescribedFields, ABC):
     """
 
     title: ClassVar[str]
+    group: ClassVar[MethodGroup] = "weights"
+    place: ClassVar[int] = 99
+    """The place in lists of the group, the most used first; by title among equals."""
     phrase: ClassVar[str | None] = None
     """The method within a sentence; None for its title, in lower case unless it is a name."""
     summary: ClassVar[str]

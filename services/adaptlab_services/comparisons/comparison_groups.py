@@ -131,4 +131,4 @@ def _distinct(rows: Sequence[ComparedRow]) -> Iterator[ComparedRow]:
         if knobs and labels.count(labels[place]) == 1:
             yield replace(row, method=f"{row.method} ({knobs}")
         else:
-            yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[-8:]})")
+            yield replace(row, method=f"{row.method} (job {str(row.jobs[0].id)[:8]})")

@@ -4,7 +4,7 @@ from functools import cache
 from typing import TypedDict, TypeVar
 
 from adaptlab.plugins.family import FAMILIES, Family
-from adaptlab.plugins.method import LARGE_BASE, METHODS, Method
+from adaptlab.plugins.method import GROUPS, LARGE_BASE, METHODS, Method
 from adaptlab.plugins.registry import Registry
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab_answers.models import (
@@ -22,8 +22,25 @@ E = TypeVar("E", bound=type[Method] | type[Task] | type[Family])
 
 
 def methods() -> Methods:
-    """Return every registered method."""
-    return Methods(data=tuple(method(name) for name in METHODS.names()))
+    """Return every registered method, by group, the most used first."""
+    return Methods(data=tuple(map(method, method_names())))
+
+
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods in the order of `methods`."""
+
+    def order(name: str) -> tuple[int, int, str]:
+        entry = METHODS.get(name)
+        return GROUPS.index(entry.group), entry.place, entry.title
+
+    return tuple(sorted(METHODS.names(), key=order))
+
+
+def grouped_methods() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the names of the methods of each group that has any."""
+    names = method_names()
+    groups = ((g, tuple(n for n in names if METHODS.get(n).group == g)) for g in GROUPS)
+    return tuple(group for group in groups if group[1])
 
 
 def method(name: str) -> MethodEntry:
@@ -31,6 +48,7 @@ def method(name: str) -> MethodEntry:
     entry = _find(METHODS, name)
     return MethodEntry(
         **_description(name, entry),
+        group=entry.group,
         formula=entry.formula,
         first_layer_attention=entry.first_layer_attention,
         size_knob=entry.size_knob,

@@ -16,7 +16,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab_db.session import one_by_one
 from adaptlab_db.tables import PROJECT_ROLES, BaseModel, Job, Membership, Project, StudyShare
-from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE
+from adaptlab_db.visibility import ACROSS_PROJECTS, RECEIVING, VISIBLE, LinkedStudy
 from adaptlab_services.errors import Absent, Forbidden
 from adaptlab_services.people.tokens import Principal
 
@@ -40,6 +40,7 @@ class Access(Value):
     names no project and the user has no usual one. `visible` lists the projects that the request
     sees; None is all of them, which only admins of the server have. `received` are what other
     projects share with those: each is such a project, and a study or the job of a base model.
+    `linked` is the only thing that a visitor by a link sees.
     """
 
     is_admin: bool
@@ -49,6 +50,7 @@ class Access(Value):
     visible: tuple[int, ...] | None
     project: str | None = None
     received: tuple[tuple[int, UUID], ...] = ()
+    linked: LinkedStudy | None = None
 
     def role_in(self, project_id: int) -> Role | None:
         """Return the role in a project, or None."""
@@ -340,7 +342,7 @@ def _lower(role: Role, ceiling: Role) -> Role:
 
 def _info(access: Access) -> dict[str, object]:
     receiving = tuple(sorted({project_id for project_id, _ in access.received}))
-    return {VISIBLE: access.visible, RECEIVING: receiving, _ACCESS: access}
+    return {VISIBLE: access.visible, RECEIVING: access.linked or receiving, _ACCESS: access}
 
 
 def _rank(role: Role) -> int:

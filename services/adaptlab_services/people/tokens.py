@@ -160,6 +160,17 @@ def without_tokens(content: str) -> str:
     return content
 
 
+def new_secret() -> tuple[str, bytes]:
+    """Return the text of a token that signs nobody in, and its digest."""
+    secret = _new_token()
+    return secret, _digest(secret)
+
+
+def digest_of(presented: str) -> bytes | None:
+    """Return the digest of a text; None if it has not the form of a token."""
+    return _digest(presented) if _well_formed(presented) else None
+
+
 def is_token(presented: str) -> ColumnElement[bool]:
     """Return the condition that a token's row belongs to this text."""
     return Token.digest == _digest(presented)

@@ -89,6 +89,7 @@ class Field:
         among: condition that it is one of several texts, if that is not plain equality.
         number: for `any`: its value as a number.
         path: for a member of the resolved spec: the names that lead to it.
+        json: for `any`: its JSON value, which is shown instead of the text of `column`.
     """
 
     name: str
@@ -101,6 +102,11 @@ class Field:
     among: Callable[[Sequence[str]], ColumnElement[bool]] | None = None
     number: Callable[[Joins], Column] | None = None
     path: tuple[str, ...] = ()
+    json: Callable[[Joins], Column] | None = None
+
+    def shown(self, joins: Joins) -> Column:
+        """Return the column of the values in an answer."""
+        return (self.json or self.column)(joins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,19 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Double, Integer, Text, case, cast, func, or_, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Integer,
+    Text,
+    case,
+    cast,
+    distinct,
+    func,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, JSONPATH
 from sqlalchemy.orm import InstrumentedAttribute
 
 from adaptlab_db import tables
@@ -80,11 +91,33 @@ def _computed() -> tuple[Field, ...]:
         Field("owner", "text", "user who submitted it", lambda joins: joins.owner().name),
         Field("project", "text", "project that it belongs to", lambda joins: joins.project().name),
         Field("seeds", "integer", "number of seeds", _constant(seeds)),
+        _learning_rates(),
         *(
             Field(f"budget.{key}", "number", means, _constant(cast(budget[key].astext, Double)))
             for key, means in counted.items()
         ),
         *(Field(f"usage.{key}", "number", means, _usage(key)) for key, means in used.items()),
+    )
+
+
+def _learning_rates() -> Field:
+    path = cast("$.training.trials[*].learning_rate", JSONPATH)
+    rate = func.jsonb_path_query(Job.resolved_spec, path, type_=JSONB()).column_valued("rate")
+    rates = func.array_agg(distinct(rate), type_=ARRAY(JSONB))
+    several = func.to_jsonb(func.array_to_string(rates, ", ", type_=Text()), type_=JSONB())
+    value = case((func.cardinality(rates) == 1, rates[1]), else_=several)
+    shown = select(value).where(Job.id.is_not(None)).correlate(Job).scalar_subquery()
+    as_text = func.jsonb_path_query_first(shown, cast("$", JSONPATH), type_=JSONB()).op("#>>")(
+        cast([], ARRAY(Text))
+    )
+    number = case((func.jsonb_typeof(shown) == "number", cast(as_text, Double)))
+    return Field(
+        "learning_rates",
+        "any",
+        "learning rate of its trials, or several",
+        _constant(as_text),
+        number=_constant(number),
+        json=_constant(shown),
     )
 
 
@@ -187,7 +220,13 @@ def _spec() -> FieldFamily:
         number = case((is_number, cast(value.astext, Double)))
         means = "field of the resolved spec"
         return Field(
-            name, "any", means, lambda _: value.astext, number=lambda _: number, path=place
+            name,
+            "any",
+            means,
+            lambda _: value.astext,
+            number=lambda _: number,
+            path=place,
+            json=lambda _: cast(value, JSONB),
         )
 
     means = "field of the resolved spec, such as spec.method.rank or spec.training.steps"

@@ -140,9 +140,10 @@ class RecommendationEvidence:
 
     @property
     def runner_up(self) -> ComparedRow | None:
-        """The first row of another method, if any."""
+        """The first row of another method that works, if any."""
         name = name_of(self.recommended)
-        return next((row for row in self.rows if name_of(row) != name), None)
+        others = (row for row in self.rows if name_of(row) != name)
+        return next((row for row in others if self.works(row)), None)
 
     def verdict(self, first: ComparedRow, second: ComparedRow) -> Verdict | None:
         """Return the verdict on two rows, or None if they cannot be paired."""

@@ -29,6 +29,7 @@ from adaptlab_services.recommendations.recommendation_evidence import (
     RecommendationEvidence,
     ResolvedQuestion,
     evidence_of,
+    name_of,
     read_runs,
 )
 from adaptlab_services.recommendations.recommendation_jobs import (
@@ -176,7 +177,8 @@ def _sentences(
     if score.seeds < LEAST_SEEDS:
         yield f"No method has {LEAST_SEEDS} seeds yet, so this is preliminary."
     if evidence.runner_up is None:
-        yield "No other method has been measured."
+        is_alone = len({name_of(other) for other in evidence.rows}) == 1
+        yield "No other method has been measured." if is_alone else "No other method works."
     else:
         yield evidence.comparison.cells[0].sentence
 

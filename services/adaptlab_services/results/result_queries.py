@@ -1,5 +1,6 @@
 """Queries over results and attention heads: chosen fields, page by page."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def _query(
     holds = condition(question.filter_text, listing.fields, joins)
     key = order.field.column(joins)
     place = (key, *listing.identity())
-    columns = [field.column(joins) for field in chosen]
+    columns = [field.shown(joins) for field in chosen]
     query = joins.onto(listing.start(select(*columns, *place)).where(*listing.always()))
     if holds is not None:
         query = query.where(holds)
@@ -199,6 +200,8 @@ def cell(value: object) -> Cell:
             return value if math.isfinite(value) else None
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case bool() | list() | dict():  # JSON of a spec
+            return json.dumps(value, ensure_ascii=False)
         case None | int() | str():
             return value
         case _:

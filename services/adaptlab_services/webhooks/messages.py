@@ -149,7 +149,7 @@ def _of_job(job: EndedJob) -> str:
     words = " · ".join(filter(None, (job.method, job.task, job.base_model))) or job.kind
     score = "" if job.accuracy is None else f", accuracy {percent(job.accuracy)}"
     error = "" if job.state == "succeeded" or job.error is None else f"\n{_safe(job.error)}"
-    title = _link(job.name or f"Job {str(job.id)[-8:]}", job.url)
+    title = _link(job.name or f"Job {str(job.id)[:8]}", job.url)
     return f"{title} in {_safe(job.project)}: {job.state} ({_safe(words)}){score}.{error}"
 
 

@@ -20,12 +20,13 @@ from adaptlab_api.pages.attention.charts import (
     strongest_chart,
 )
 from adaptlab_api.pages.attention.page import AttentionQuery, attention_page
-from adaptlab_api.pages.attention.small_map import Source, small_map
+from adaptlab_api.pages.attention.small_map import Source, small_difference, small_map
 from adaptlab_api.pages.attention.view import MapPlace
 from adaptlab_api.pages.rendering.drawing import drawn
 from adaptlab_api.pages.rendering.parameters import Number, ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services import short_ids
@@ -131,14 +132,25 @@ def attention_chart_routes() -> APIRouter:
         router.add_api_route(f"/{name.replace('_', '-')}", _route(chart), name=name)
 
     router.add_api_route("/attention-small.svg", _small, name="attention_small")
+    router.add_api_route(
+        "/attention-small-difference.svg", _small_difference, name="attention_small_difference"
+    )
     return router
 
 
 @needs("reader")
 def _small(
-    job_id: UUID, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
+    job_id: JobId, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
 ) -> Response:
-    drawing = small_map(session, job_id, source, changed_by)
+    return _picture(small_map(session, job_id, source, changed_by))
+
+
+@needs("reader")
+def _small_difference(job_id: JobId, session: SessionDep, _: ReaderDep, minus: UUID) -> Response:
+    return _picture(small_difference(session, job_id, minus))
+
+
+def _picture(drawing: str | None) -> Response:
     if drawing is None:
         return Response(status_code=204)  # its bytes may be collected
     return Response(drawing, media_type="image/svg+xml")
@@ -147,7 +159,7 @@ def _small(
 def _route(chart: AttentionChart) -> Callable[..., Response]:
     @needs("reader")
     def draw(
-        job_id: UUID,
+        job_id: JobId,
         session: SessionDep,
         _: ReaderDep,
         asked: Annotated[Drawing, Depends(_drawing)],

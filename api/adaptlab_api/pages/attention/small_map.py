@@ -16,6 +16,7 @@ Source = Literal["base", "adapted"]
 MOST_CELLS = 48
 """Rows and columns; larger maps are drawn by the means of blocks."""
 LEAST_WEIGHT = 0.01
+LESS = ' fill="#b3261e"'
 
 
 def small_map(session: Session, job_id: UUID, source: Source, changed_by: UUID) -> str | None:
@@ -37,14 +38,38 @@ def small_map(session: Session, job_id: UUID, source: Source, changed_by: UUID) 
     return None if weights is None else drawn_cells(weights)
 
 
+def small_difference(session: Session, job_id: UUID, minus: UUID) -> str | None:
+    """Return an SVG of what a job attends more or less than another one.
+
+    The head is the one that the first job changed most, as in `small_map`, and the colours have the
+    same scale. None unless both jobs have a map of the same tokens.
+    """
+    maps = [attention_heads.outlines(session, one) for one in (job_id, minus)]
+    strongest = attention_heads.strongest_head(session, maps[0])
+    if strongest is None or not all(maps):
+        return None
+    heads = [
+        head_weights(session, one, MapPlace(own[0].replicate, 0, strongest.layer, strongest.head))
+        for one, own in zip((job_id, minus), maps, strict=True)
+    ]
+    ours, theirs = heads
+    if ours is None or theirs is None or ours.tokens != theirs.tokens:
+        return None
+    first, second = ours.among, theirs.among
+    if first is None or second is None or first.shape != second.shape:
+        return None
+    return drawn_cells(first - second)
+
+
 def drawn_cells(weights: Weights) -> str:
-    """Return an SVG of weights from 0 to 1, [query, key]."""
+    """Return an SVG of weights from -1 to 1, [query, key]; red is below 0."""
     cells = _means_of_blocks(weights)
     rows, columns = cells.shape
     squares = "".join(
-        f'<rect x="{x}" y="{y}" width="1" height="1" fill-opacity="{weight:.2f}"/>'
+        f'<rect x="{x}" y="{y}" width="1" height="1" fill-opacity="{abs(weight):.2f}"'
+        f"{LESS if weight < 0 else ''}/>"
         for (y, x), weight in np.ndenumerate(cells)
-        if weight >= LEAST_WEIGHT
+        if abs(weight) >= LEAST_WEIGHT
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {columns} {rows}" '

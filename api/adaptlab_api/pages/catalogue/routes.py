@@ -52,7 +52,9 @@ def catalogue_routes(renderer: Renderer) -> APIRouter:
     @router.get("/methods")
     @needs("reader")
     def methods_page(principal: ReaderDep) -> Response:
-        shown = {"principal": principal, "here": HERE, "methods": catalogue.methods().data}
+        methods = catalogue.methods().data
+        groups = tuple(dict.fromkeys(method.group for method in methods))
+        shown = {"principal": principal, "here": HERE, "methods": methods, "groups": groups}
         return renderer.page("methods.html", shown)
 
     @router.get("/tasks")

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_answers.comparisons import ComparisonProgress
+from adaptlab_api.pages.comparisons.columns import MOST_PAIRS, columns_view
 from adaptlab_api.pages.comparisons.tables import shown_tables
 from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.requests.dependencies import Units
@@ -30,11 +31,12 @@ class Chosen:
 
     job_ids: tuple[str, ...] = ()
     filter: str = ""
+    baseline: str = ""
 
     @classmethod
-    def read(cls, ids: Sequence[str], filter_text: str) -> "Chosen":
+    def read(cls, ids: Sequence[str], filter_text: str, baseline: str = "") -> "Chosen":
         """Return the jobs in the address."""
-        return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip())
+        return cls(tuple(dict.fromkeys(filter(None, ids))), filter_text.strip(), baseline)
 
     def jobs(self, session: Session) -> tuple[UUID, ...]:
         """Return the ids; raises `Absent`, or `InvalidSpec` for too many."""
@@ -60,6 +62,8 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
     """Return the values of the template; raise `Absent` or `InvalidSpec`."""
     with units() as session:
         jobs = chosen.jobs(session)
+        pinned = short_ids.job_id(session, chosen.baseline) if chosen.baseline else None
+        columns = columns_view(session, jobs, pinned)
     answer = runs.answer(units, JobsQuestion(jobs))
     progress = answer if isinstance(answer, ComparisonProgress) else None
     tables = () if isinstance(answer, ComparisonProgress) else shown_tables(units, answer)
@@ -69,6 +73,8 @@ def compare_page(units: Units, runs: ComparisonRuns, chosen: Chosen) -> dict[str
         **asking(chosen, None),
         "progress": progress,
         "tables": tables,
+        "columns": columns,
+        "most_pairs": MOST_PAIRS,
         "charts": f"/compare/charts?{address}&",
         "curves": f"/compare/curves?{address}&",
         "level": DEFAULT_LEVEL,
@@ -83,7 +89,14 @@ def refused(chosen: Chosen, refusal: InvalidSpec | Absent) -> dict[str, object]:
     fault = fault_of(chosen.filter) if chosen.filter else None
     heading = "There is no such job" if isinstance(refusal, Absent) else CANNOT
     refused: dict[str, object] = {"refusal": f"{refusal}", "heading": FAULT if fault else heading}
-    return {**asking(chosen, fault), "progress": None, "tables": (), "jobs": 0, **refused}
+    return {
+        **asking(chosen, fault),
+        "progress": None,
+        "tables": (),
+        "columns": None,
+        "jobs": 0,
+        **refused,
+    }
 
 
 def asking(chosen: Chosen, fault: FilterProblem | None) -> dict[str, object]:
@@ -95,4 +108,5 @@ def asking(chosen: Chosen, fault: FilterProblem | None) -> dict[str, object]:
         "refusal": None,
         "most": MOST_JOBS,
         "named": chosen.job_ids,
+        "pinned": chosen.baseline,
     }

@@ -35,12 +35,13 @@ def compare_routes(renderer: Renderer) -> APIRouter:
         principal: ReaderDep,
         job: Annotated[tuple[str, ...], Query()] = (),
         jobs: str = "",
+        baseline: str = "",
         filter_text: Annotated[str, Query(alias="filter", max_length=LONGEST_FILTER)] = "",
     ) -> Response:
         shown: dict[str, object] = {"principal": principal}
         chosen = Chosen(filter=filter_text)
         try:
-            chosen = Chosen.read((*job, *jobs.split(",")), filter_text)
+            chosen = Chosen.read((*job, *jobs.split(",")), filter_text, baseline)
             content = compare_page(units, opened.comparisons, chosen)
         except Absent as fault:
             return renderer.page("compare.html", {**shown, **refused(chosen, fault)}, 404)

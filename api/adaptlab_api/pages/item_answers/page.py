@@ -256,4 +256,4 @@ def _other_options(session: Session, job: JobView, other: JobView | None) -> tup
 def _option(job: JobView) -> str:
     budget = f"{integer(job.budget.trainable_parameters)} parameters"
     base = f" from {job.base_model}" if job.base_model else ""
-    return f"{job_title(job)}{base}, {budget}, job {str(job.id)[-8:]}"
+    return f"{job_title(job)}{base}, {budget}, job {str(job.id)[:8]}"

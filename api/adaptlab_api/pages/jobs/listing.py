@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.method import METHODS
 from adaptlab.plugins.task import TASKS
 from adaptlab_answers.jobs import JobSummary
 from adaptlab_answers.paging import Page
@@ -20,6 +19,7 @@ from adaptlab_services.jobs import lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.lifecycle.workers import UnservedQueue
+from adaptlab_services.models import catalogue
 from adaptlab_services.studies.studies_of_jobs import first_studies
 
 PAGE_SIZE = 50
@@ -172,7 +172,7 @@ def job_list(
         "filtered": filtered,
         "has_archived": not page.data and not filtered and _has_archived(session),
         "states": JOB_STATES,
-        "methods": _options(METHODS.names(), filters.method),
+        "methods": _methods(filters.method),
         "tasks": _options(TASKS.names(), filters.task),
         "unserved": unserved_queues(session, page.data),
         "counted": _counted(rows, more=following is not None or place.token is not None),
@@ -245,6 +245,13 @@ def _sorted(filters: JobFilters, field: str) -> SortedColumn:
 
 def _labelled(name: str, text: str) -> str:
     return ListPage().address(JobFilters(filter=f"labels.{name} = {_quoted(text)}"))
+
+
+def _methods(chosen: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the methods by group, including the one in the address."""
+    groups = catalogue.grouped_methods()
+    is_known = not chosen or any(chosen in names for _, names in groups)
+    return groups if is_known else (*groups, ("other", (chosen,)))
 
 
 def _options(names: tuple[str, ...], chosen: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import access_of, needs
 from adaptlab_services import short_ids
@@ -142,7 +143,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     @router.post("/jobs/{job_id}/cancel")
     @needs("submitter")
     def cancel_job(
-        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+        job_id: JobId, request: Request, session: SessionDep, principal: SubmitterDep
     ) -> Response:
         try:
             jobs.cancel(session, principal, job_id)
@@ -155,7 +156,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
     @router.post("/jobs/{job_id}/annotations")
     @needs("submitter")
     def annotate_job(
-        job_id: UUID,
+        job_id: JobId,
         fields: FieldsDep,
         request: Request,
         session: SessionDep,
@@ -181,7 +182,7 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
     @router.post("/jobs/{job_id}/delete")
     @needs("operator")
     def delete_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        job_id: UUID, request: Request, session: SessionDep, principal: SubmitterDep
+        job_id: JobId, request: Request, session: SessionDep, principal: SubmitterDep
     ) -> Response:
         try:
             job_deletion.delete_job(session, job_id)
@@ -199,7 +200,7 @@ def _add_control(router: APIRouter, renderer: Renderer) -> None:
     @router.post("/jobs/{job_id}/{verb}")
     @needs("submitter")
     def control_job(  # pyright: ignore[reportUnusedFunction] - the router keeps it
-        job_id: UUID,
+        job_id: JobId,
         verb: Control,
         request: Request,
         session: SessionDep,
@@ -243,7 +244,7 @@ def job_chart_routes() -> APIRouter:
     @router.get("/learning-curves")
     @needs("reader")
     def learning_curves(
-        job_id: UUID, session: SessionDep, _: ReaderDep, theme: Theme = "light"
+        job_id: JobId, session: SessionDep, _: ReaderDep, theme: Theme = "light"
     ) -> Response:
         return drawn(curves_chart(session, job_id, theme))
 

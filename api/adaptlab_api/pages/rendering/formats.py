@@ -160,8 +160,8 @@ def utc(moment: datetime) -> str:
 
 
 def short_id(identity: UUID | str) -> str:
-    """Return the end of an id, as in comparisons and on the command line."""
-    return str(identity)[-8:]
+    """Return the first eight digits of an id, which every address accepts."""
+    return str(identity)[:8]
 
 
 def words(name: str | None) -> str:

@@ -66,6 +66,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "jobs.html": Purpose(
         "how-to/keep-jobs-in-order.md", "Runs that train, adapt, import or check; newest first."
     ),
+    "linked-study.html": Purpose("how-to/share-results.md"),
     "login.html": Purpose("how-to/users-and-tokens.md"),
     "method.html": Purpose("how-to/add-a-method.md"),
     "methods.html": Purpose("explanation/concepts.md"),
@@ -79,6 +80,7 @@ PURPOSES: Mapping[str, Purpose] = {
     "results.html": Purpose("how-to/query-results.md"),
     "studies.html": Purpose("how-to/run-a-study.md"),
     "study-extend.html": Purpose("how-to/run-a-study.md"),
+    "study-links.html": Purpose("how-to/share-results.md"),
     "study-new.html": Purpose("how-to/run-a-study.md"),
     "study.html": Purpose(
         "how-to/read-a-comparison.md", "One study: what works, by how much, and how sure that is."

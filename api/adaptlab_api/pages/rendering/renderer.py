@@ -110,4 +110,5 @@ class Renderer:
         absent = dict.fromkeys(("faults", "next_step", "signed_out"))
         request = {"request_id": fact("request_id")}
         shown = {**absent, **request, **values, "heading": heading, "detail": detail}
+        shown["is_absent"] = status == 404
         return self.page("fault.html", shown, status)

@@ -11,16 +11,18 @@ from adaptlab_answers.queries import Cell, ColumnView, ResultRows
 from adaptlab_api.pages.rendering.filter_bar import FilterProblem, fault_of, fields_to_ask
 from adaptlab_api.pages.results.query import OPERATORS, ConditionRow, ResultsQuery
 from adaptlab_services.lifecycle.metric_summaries import catalogue
-from adaptlab_services.people.access import Access
+from adaptlab_services.querying.job_fields import job_fields
 from adaptlab_services.results import result_groups, result_queries
 from adaptlab_services.results.result_queries import Question
+from adaptlab_services.results.varying_fields import varying_fields
 
 PAGE_SIZE = 50
-SHOWN = (
-    "id", "base_model", "task", "method", "budget.trainable", "metrics.accuracy.n",
-    "metrics.accuracy.mean", "metrics.accuracy.low", "metrics.accuracy.high", "owner",
-    "finished_at",
+CONTEXT = ("id", "base_model", "task", "method")
+FIGURES = (
+    "budget.trainable", "metrics.accuracy.n", "metrics.accuracy.mean", "metrics.accuracy.low",
+    "metrics.accuracy.high", "finished_at",
 )  # fmt: skip
+"""The usual columns; those that differ between the results are between them."""
 EMPTY_ROWS = 2
 MOST_DRAWN = 40
 GROUPINGS = ("", "method", "task", "method,budget.trainable", "task,method", "base_model,method",
@@ -28,11 +30,13 @@ GROUPINGS = ("", "method", "task", "method,budget.trainable", "task,method", "ba
 
 
 def results_page(
-    session: Session, access: Access, query: ResultsQuery, page_token: str | None = None
+    session: Session, query: ResultsQuery, page_token: str | None = None
 ) -> dict[str, object]:
     """Return the values of the template; a bad query is part of the page."""
-    fault, problem, rows = _asked(session, access, query, page_token)
     grouped = bool(query.groups())
+    varying = () if grouped else _varying(session, query)
+    shown = query.columns or (*CONTEXT, *varying, *FIGURES)
+    fault, problem, rows = _asked(session, query, shown, page_token)
     following = None if rows is None else rows.next_page_token
     options = GROUPINGS if query.group_by in GROUPINGS else (*GROUPINGS, query.group_by)
     return {
@@ -48,8 +52,11 @@ def results_page(
         "problem": problem,
         "columns": () if rows is None else rows.columns,
         "data": () if rows is None else rows.data,
+        "numbers": () if rows is None else numbers_in(rows),
         "grouped": grouped,
-        "files": {form: query.file(form) for form in ("csv", "jsonl", "parquet")},
+        "usual_columns": replace(query, columns=()).address(),
+        "choices": () if grouped else _choices(shown, varying),
+        "files": {form: query.file(form, shown) for form in ("csv", "jsonl", "parquet")},
         "sorted": {} if rows is None or grouped else dict(_orders(query, rows.columns)),
         "first": query.address() if page_token else None,
         "following": following and query.address(page_token=following),
@@ -73,7 +80,7 @@ def groups_chart(session: Session, query: ResultsQuery, theme: Theme) -> Chart |
 
 
 def _asked(
-    session: Session, access: Access, query: ResultsQuery, page_token: str | None
+    session: Session, query: ResultsQuery, shown: tuple[str, ...], page_token: str | None
 ) -> tuple[FilterProblem | None, str | None, ResultRows | None]:
     """Return the error in the filter, another error, and the rows."""
     expression = query.expression()
@@ -84,16 +91,35 @@ def _asked(
             metric = query.metric or result_groups.DEFAULT_METRIC
             question = Question("results", expression)
             return None, None, result_groups.groups(session, question, query.groups(), metric)
-        question = Question("results", expression, query.order_by, _shown(access))
+        question = Question("results", expression, query.order_by, shown)
         return None, None, result_queries.page(session, question, PAGE_SIZE, page_token)
     except InvalidSpec as error:
         return None, " ".join(problem.detail for problem in error.problems), None
 
 
-def _shown(access: Access) -> tuple[str, ...]:
-    """Return the columns, with the project if there can be several."""
-    is_one = access.visible is not None and len(access.visible) < 2
-    return SHOWN if is_one else ("id", "project", *SHOWN[1:])
+def _varying(session: Session, query: ResultsQuery) -> tuple[str, ...]:
+    """Return the fields in which the matches differ; none if it is invalid."""
+    try:
+        return varying_fields(session, Question("results", query.expression()))
+    except InvalidSpec:
+        return ()
+
+
+def _choices(shown: Sequence[str], varying: Sequence[str]) -> tuple[tuple[str, bool], ...]:
+    """Return the columns to choose from, those that are shown first."""
+    plain = (field.name for field in job_fields().fields)
+    names = dict.fromkeys((*shown, *CONTEXT, *varying, *FIGURES, *plain))
+    return tuple((name, name in shown) for name in names)
+
+
+def numbers_in(rows: ResultRows) -> frozenset[str]:
+    """Return the names of the columns with numbers."""
+    return frozenset(
+        column.name
+        for column in rows.columns
+        if column.type in ("integer", "number")
+        or any(isinstance(row[column.name], int | float) for row in rows.data)
+    )
 
 
 def _orders(

@@ -43,6 +43,7 @@ class ResultsQuery:
     metric: str = ""
     order_by: str = ""
     project: str = ""
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def read(
@@ -50,16 +51,23 @@ class ResultsQuery:
         fields: Sequence[str],
         operators: Sequence[str],
         values: Sequence[str],
+        columns: Sequence[str] = (),
         **rest: str,
     ) -> "ResultsQuery":
-        """Return the query of parallel lists, as a form sends them."""
+        """Return the query of parallel lists, as a form sends them.
+
+        A column can also be a list, separated by commas.
+        """
         known = [one if one in OPERATORS else "=" for one in operators]
         rows = [
             ConditionRow(field.strip(), operator, value.strip())
             for field, operator, value in zip(fields, known, values, strict=False)
             if field.strip()
         ]
-        return cls(rows=tuple(rows), **{name: text.strip() for name, text in rest.items()})
+        names = (name.strip() for column in columns for name in column.split(","))
+        chosen = tuple(dict.fromkeys(filter(None, names)))
+        texts = {name: text.strip() for name, text in rest.items()}
+        return cls(rows=tuple(rows), columns=chosen, **texts)
 
     def expression(self) -> str:
         """Return everything as one filter for `GET /v1/results`."""
@@ -74,11 +82,18 @@ class ResultsQuery:
 
     def address(self, **more: str) -> str:
         """Return the address of the page with this query."""
-        pairs = [
+        columns = {"columns": ",".join(self.columns)}
+        rest = ((name, text) for name, text in {**columns, **more}.items() if text)
+        query = urlencode([*self.pairs(), *rest])
+        return f"/results?{query}" if query else "/results"
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Return the parameters of the address, without the columns."""
+        conditions = (
             pair
             for row in self.rows
             for pair in (("field", row.field), ("operator", row.operator), ("value", row.value))
-        ]
+        )
         named = {
             "filter": self.filter,
             "group_by": self.group_by,
@@ -86,15 +101,16 @@ class ResultsQuery:
             "order_by": self.order_by,
             "project": self.project,
         }
-        rest = [(name, text) for name, text in {**named, **more}.items() if text]
-        query = urlencode([*pairs, *rest])
-        return f"/results?{query}" if query else "/results"
+        return (*conditions, *((name, text) for name, text in named.items() if text))
 
-    def file(self, form: str) -> str:
-        """Return the address of all matches as a file, in the API."""
+    def file(self, form: str, columns: Sequence[str]) -> str:
+        """Return the address of all matches as a file, in the API.
+
+        Rows have the columns that are shown; groups have their own.
+        """
         named = {"filter": self.expression(), "project": self.project, "format": form}
         grouped = {"group_by": ",".join(self.groups()), "metric": self.metric}
-        ordered = {} if self.groups() else {"order_by": self.order_by}
+        ordered = {"order_by": self.order_by, "fields": ",".join(columns)}
         chosen = grouped if self.groups() else ordered
         query = urlencode({k: v for k, v in {**named, **chosen}.items() if v})
         return f"/v1/results?{query}"

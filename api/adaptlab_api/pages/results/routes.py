@@ -12,15 +12,20 @@ from adaptlab_api.pages.rendering.parameters import ReaderDep
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.results.page import groups_chart, results_page
 from adaptlab_api.pages.results.query import LONGEST_VALUE, MOST_ROWS, ResultsQuery
-from adaptlab_api.requests.dependencies import AccessDep, SessionDep
+from adaptlab_api.requests.dependencies import SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
+from adaptlab_api.routes.queries import LONGEST_LIST
 from adaptlab_services.querying.filtering import LONGEST_FILTER
+from adaptlab_services.results.result_queries import MOST_FIELDS
 
 HERE = "/results"
 NAVIGATION = NavigationEntry(3, "Results", HERE)
 Text = Annotated[str, Query(max_length=LONGEST_VALUE)]
 Texts = Annotated[list[Text], Query(max_length=MOST_ROWS)]
+Columns = Annotated[
+    list[Annotated[str, Query(max_length=LONGEST_LIST)]], Query(max_length=MOST_FIELDS)
+]
 
 
 async def asked_query(
@@ -32,10 +37,11 @@ async def asked_query(
     metric: Text = "",
     order_by: Text = "",
     project: Text = "",
+    columns: Columns = [],  # noqa: B006
 ) -> ResultsQuery:
     """Return the query in the address of a page."""
     return ResultsQuery.read(
-        field, operator, value,
+        field, operator, value, columns,
         filter=filter_text, group_by=group_by, metric=metric, order_by=order_by, project=project,
     )  # fmt: skip
 
@@ -58,11 +64,10 @@ def result_routes(renderer: Renderer) -> APIRouter:
         query: QueryDep,
         session: SessionDep,
         principal: ReaderDep,
-        access: AccessDep,
         page_token: str = "",
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
-        values = results_page(session, access, query, page_token or None)
+        values = results_page(session, query, page_token or None)
         status = 400 if values["fault"] or values["problem"] else 200
         return renderer.page("results.html", {**shown, **values}, status)
 

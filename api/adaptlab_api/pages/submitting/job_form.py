@@ -10,7 +10,7 @@ from adaptlab.specs.spec import PretrainSpec
 from adaptlab.studies.study import StudySpec
 from adaptlab_answers.models import BaseModelView, PlugIn
 from adaptlab_api.pages.rendering.examples import FIRST_JOB
-from adaptlab_api.pages.rendering.formats import integer, words
+from adaptlab_api.pages.rendering.formats import integer, method_title, words
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_fields import FormField, knob_fields, spec_field
 from adaptlab_api.pages.submitting.spec_form import Section
@@ -174,15 +174,24 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
         knobs = knob_fields(entry_of(name), at)
     except Absent:
         knobs = ()
+    grouped = method_groups() if what == "method" else ()
+    known = {value for _, values in grouped for value, _ in values}
     choice = FormField(
         f"{at}/name",
         what.capitalize(),
         "choice",
-        choices=listed(),
+        choices=tuple(one for one in (*listed(), name) if one and one not in known),
+        grouped=grouped,
         required=True,
         hint="each is described under “Methods” and in the documentation",
     )
     return Section(what, what.capitalize(), note, (choice, *knobs), of=name)
+
+
+def method_groups() -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """Return the methods with their titles, by group."""
+    groups = catalogue.grouped_methods()
+    return tuple((group, tuple((n, method_title(n)) for n in names)) for group, names in groups)
 
 
 def field_of(spec: str, pointer: str, **changes: object) -> FormField:

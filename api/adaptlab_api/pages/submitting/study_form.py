@@ -12,6 +12,7 @@ from adaptlab_api.pages.submitting.job_form import (
     field_of,
     first_document,
     measuring_section,
+    method_groups,
     names_of_bases,
     queue_section,
     training_section,
@@ -21,7 +22,7 @@ from adaptlab_api.pages.submitting.spec_fields import FormField
 from adaptlab_api.pages.submitting.spec_form import ALL, Section
 from adaptlab_services.models import catalogue
 
-FIRST_METHODS = ("frozen", "full_finetuning", "lora", "prefix_tuning")
+FIRST_METHODS = ("lora", "full_finetuning", "prefix_tuning", "frozen")
 FIRST_BUDGETS = (512, 4096)
 FIRST_TRIALS = 4
 NO_BASE = "no base model yet: train or import one first, or enter a spec below"
@@ -102,6 +103,7 @@ def _methods() -> Section:
         "Methods",
         "lines",
         choices=(*names, ALL),
+        grouped=method_groups(),
         hint="each gets the same budgets, seeds and tuning trials",
     )
     configured = FormField(

@@ -52,7 +52,7 @@ def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
     bars_by_job: dict[UUID, TaskID] = {}
 
     def update(job: "JobView") -> None:
-        text = one_line(f"{job.method or job.kind} {str(job.id)[-8:]} {_stage(job)}")
+        text = one_line(f"{job.method or job.kind} {str(job.id)[:8]} {_stage(job)}")
         if job.id not in bars_by_job:
             bars_by_job[job.id] = progress.add_task(text, total=None)
         done, total = job.progress.parts

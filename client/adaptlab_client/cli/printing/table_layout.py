@@ -22,7 +22,7 @@ class Layout:
 def layout(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str] = ()) -> Layout:
     """Return the columns that fit, `wanted` titles before others.
 
-    Lines break only between words. If whole ids do not fit, they are cut to their last characters.
+    Lines break only between words. If whole ids do not fit, they are cut to their first characters.
     """
     whole = _fitting(titles, rows, width, wanted)
     if not whole.left_out:
@@ -31,11 +31,11 @@ def layout(titles: Sequence[str], rows: Cells, width: int, wanted: Sequence[str]
 
 
 def with_short_ids(rows: Cells) -> Cells:
-    """Return the rows with ids cut to their last characters.
+    """Return the rows with ids cut to their first characters.
 
     All commands accept such short ids.
     """
-    return [[cell[-SHORT_ID:] if _is_id(cell) else cell for cell in row] for row in rows]
+    return [[cell[:SHORT_ID] if _is_id(cell) else cell for cell in row] for row in rows]
 
 
 def _is_id(cell: str) -> bool:

@@ -1,0 +1,4 @@
+"""The search that a page not found offers.
+
+May import rendering.
+"""
