@@ -21,6 +21,7 @@ from adaptlab_api.answers.state import Resources
 from adaptlab_api.doors.body_limit import BodyLimit, limits_of_bodies
 from adaptlab_api.doors.gate import Gate
 from adaptlab_api.doors.open_requests import OpenRequests
+from adaptlab_api.doors.path_prefix import PathPrefix, prefix_in
 from adaptlab_api.doors.request_rate import RequestRate, WrongTokens
 from adaptlab_api.doors.request_record import RequestRecord
 from adaptlab_api.doors.time_limit import TimeLimit
@@ -74,11 +75,13 @@ class Application(FastAPI):
         return describe(self)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the stack within `RequestRecord`.
+        """Return the stack within `RequestRecord` and `PathPrefix`.
 
-        From outside of all others, it also sees the answers to server errors.
+        From outside of all others, these also see the answers to server errors.
         """
-        return RequestRecord(super().build_middleware_stack(), logs=self.state.settings.access_log)
+        settings: Settings = self.state.settings
+        recorded = RequestRecord(super().build_middleware_stack(), logs=settings.access_log)
+        return PathPrefix(recorded, prefix_in(settings.public_url), _first_parts())
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -143,6 +146,11 @@ def _keys() -> tuple[Key, ...]:
         if isinstance(route, Route)
         for method in sorted(route.methods or ())
     )
+
+
+def _first_parts() -> frozenset[str]:
+    """Return the first parts of the paths of all routes."""
+    return frozenset(route.path.split("/")[1] for route in _routes() if isinstance(route, Route))
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
