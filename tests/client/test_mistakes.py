@@ -24,7 +24,7 @@ def job(**changes: object) -> str:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A command, and what its errors must tell; `{url}` is the server's address."""
+    """A command, and what its errors must tell."""
 
     command: str
     told: tuple[str, ...]

@@ -100,7 +100,7 @@ OF_ENCODERS = (
 
 @pytest.mark.parametrize(("name", "chosen"), OF_ENCODERS)
 def test_the_head_of_an_encoder_is_one_of_tokens(name: str, chosen: str, tmp_path: Path):
-    """The mean of its outputs is the output for the mean, which adaptlab reads."""
+    """The mean of its outputs is its output for the mean."""
     both = pair(ENCODERS[name], tmp_path / "base", double=False)
     method = METHODS[chosen](both)
     tensors = drawn(method.kept(), both, CLASSES)

@@ -19,7 +19,7 @@ KEY = "adaptlab.prefix"
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _COOKIE_PATH = re.compile(r"(;\s*path=)/(?=;|$)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(
-    r'(\s(?:href|src|action|formaction|data-(?:address|charts|from|preview|source|stream))="'
+    r'(\s(?:href|src|srcset|action|formaction|data-(?:address|charts|from|preview|source|stream))="'
     r'|<option value="(?=/jobs/))/(?!/)'
 )
 _prefix: ContextVar[str] = ContextVar("path_prefix", default="")
