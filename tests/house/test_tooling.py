@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 TARGETS = (
     *("setup", "helm", "demo", "test", "test-all", "kernels", "check", "generate", "sbom", "bench"),
-    "wheel",
+    *("wheel", "pictures"),
 )
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/running/", "core/adaptlab/theory/")
 
