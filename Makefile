@@ -44,7 +44,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm demo test test-all long kernels check generate bench sbom offline lint types imports drift audit
+.PHONY: help setup helm demo test test-all long kernels check generate bench sbom wheel pictures offline lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,13 @@ sbom: setup ## Write what is installed here to sbom.json, as CycloneDX (SBOM=…
 	$(UV) tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) --constraints constraints.txt \
 		cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 		--mc-type application -o "$(SBOM)" $(PY)
+
+pictures: setup ## Walk to two verdicts in a browser, with pictures for the documents (20 minutes)
+	$(PY) -m pytest --part long -q tests/whole/test_film.py --pictures docs/images
+
+wheel: setup ## Build dist/adaptlab-VERSION-py3-none-any.whl, which holds the whole server
+	$(UV) build --quiet --wheel -o dist
+	@echo "install it with: pip install '$$(ls -t dist/adaptlab-*.whl | head -1)[stack,worker]' -c constraints.txt"
 
 # The other machine needs glibc 2.28 or newer. pip takes wheels for it only by the exact tags given.
 offline: setup ## Put all wheels into dist/, for a machine without network (see docs/how-to)

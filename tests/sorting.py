@@ -17,8 +17,9 @@ EACH = "each"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--part`, by which the Makefile chooses."""
+    """Add the options by which the Makefile chooses."""
     parser.addoption("--part", choices=PARTS, help="run the short or the long tests alone")
+    parser.addoption("--pictures", metavar="FOLDER", help="walk at full size, with pictures there")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ from adaptlab_api.answers.state import Resources
 from adaptlab_api.doors.body_limit import BodyLimit, limits_of_bodies
 from adaptlab_api.doors.gate import Gate
 from adaptlab_api.doors.open_requests import OpenRequests
+from adaptlab_api.doors.path_prefix import PathPrefix, prefix_in
 from adaptlab_api.doors.request_rate import RequestRate, WrongTokens
 from adaptlab_api.doors.request_record import RequestRecord
 from adaptlab_api.doors.time_limit import TimeLimit
@@ -30,12 +31,14 @@ from adaptlab_api.limits.request_counts import Key, RequestCounts
 from adaptlab_api.limits.thread_turns import Turns
 from adaptlab_api.openapi import describe
 from adaptlab_api.pages.rendering import problem_pages
+from adaptlab_api.pages.rendering.chart_pictures import ChartPictures
 from adaptlab_api.pages.rendering.problem_pages import ProblemPages
 from adaptlab_api.pages.rendering.unchanged_pages import UnchangedPages
 from adaptlab_api.pages.routes import page_renderer, page_routes, static_routes
 from adaptlab_api.requests.routing import modules_of, routers_of
 from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
+from adaptlab_services.comparisons.chart_drawer import ChartDrawer
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.plot_drawing import DRAWERS
 from adaptlab_services.leases.token_leases import sessions_of_workers
@@ -74,11 +77,13 @@ class Application(FastAPI):
         return describe(self)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the stack within `RequestRecord`.
+        """Return the stack within `RequestRecord` and `PathPrefix`.
 
-        From outside of all others, it also sees the answers to server errors.
+        From outside of all others, these also see the answers to server errors.
         """
-        return RequestRecord(super().build_middleware_stack(), logs=self.state.settings.access_log)
+        settings: Settings = self.state.settings
+        recorded = RequestRecord(super().build_middleware_stack(), logs=settings.access_log)
+        return PathPrefix(recorded, prefix_in(settings.public_url), _first_parts())
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -111,6 +116,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Middleware(Gate),
             Middleware(RequestRate, settings=settings),
             Middleware(OpenRequests, settings=settings),
+            Middleware(ChartPictures),
         ],
     )
     app.state.settings = settings
@@ -145,6 +151,11 @@ def _keys() -> tuple[Key, ...]:
     )
 
 
+def _first_parts() -> frozenset[str]:
+    """Return the first parts of the paths of all routes."""
+    return frozenset(route.path.split("/")[1] for route in _routes() if isinstance(route, Route))
+
+
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[None]:
@@ -156,6 +167,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         audit_log = AuditWriter(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
+        drawer = ChartDrawer()
         planner = QuestionPlanner(
             sessions, bell.ring, settings.question_seconds, settings.max_study_jobs
         )
@@ -172,6 +184,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             buckets=buckets,
             readiness=readiness,
             drawings=Turns(DRAWERS),
+            drawer=drawer,
             readings=Turns(READERS),
             comparisons=comparisons,
             operations=Operations(sessions),
@@ -182,12 +195,12 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         try:
             yield
         finally:
-            await to_thread.run_sync(planner.close)
-            await to_thread.run_sync(courier.close)
+            for stopped in (planner, courier):
+                await to_thread.run_sync(stopped.close)
             feed.close()
             await feed.ended()
-            await to_thread.run_sync(bell.close)
-            await to_thread.run_sync(comparisons.close)
+            for stopped in (bell, comparisons, drawer):
+                await to_thread.run_sync(stopped.close)
             await buckets.close()
             await readiness.close()
             await to_thread.run_sync(audit_log.close)

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from adaptlab.errors import AdaptlabError
 
+MOST_ALLOWED = 8
+"""Accepted values that are listed next to the nearest ones."""
+
 
 class Fault(BaseModel):
     """One error in a request, with its place and the accepted values.
@@ -26,9 +29,11 @@ class Fault(BaseModel):
 
     def __str__(self) -> str:
         """The error in one line."""
+        # A long list hides the nearest, which is mostly what was meant.
+        allowed = () if self.nearest and len(self.allowed) > MOST_ALLOWED else self.allowed
         hints = [
             f"{word}: {', '.join(str(value) for value in values)}"
-            for word, values in (("nearest", self.nearest), ("allowed", self.allowed))
+            for word, values in (("nearest", self.nearest), ("allowed", allowed))
             if values and not all(f"'{value}'" in self.detail for value in values)
         ]
         hint = f" ({'; '.join(hints)})" if hints else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from uuid import UUID
 
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
@@ -11,11 +12,25 @@ MOST_NAMED = 5
 
 
 class Absent(AdaptlabError):
-    """A resource that does not exist or that the caller cannot see."""
+    """A resource that does not exist or that the caller cannot see.
 
-    def __init__(self, kind: str, id: str | int | UUID) -> None:  # noqa: A002 - the API's own word
+    `names` are those that the caller can see; the message names the nearest.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        id: str | int | UUID,  # noqa: A002 - the API's own word
+        names: Sequence[str] = (),
+    ) -> None:
         kinds = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-        super().__init__(f"There is no {kind} {str(id)!r}. List the {kinds} to see which exist.")
+        near = get_close_matches(str(id), names, n=3, cutoff=0.6)
+        advice = (
+            f"Did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else f"List the {kinds} to see which exist."
+        )
+        super().__init__(f"There is no {kind} {str(id)!r}. {advice}")
         self.kind = kind
         self.id = str(id)
 

@@ -112,7 +112,8 @@ class Settings(BaseSettings):
         log_format: `text` or `json`, one object per line.
         log_level: the least level that is logged: `debug`, `info`, `warning` or `error`.
         access_log: whether the API logs every request.
-        public_url: address of the server for links in messages, as `https://lab.example.org`.
+        public_url: address of the server for links in messages, as `https://lab.example.org`; its
+            path, if it has one, is the prefix of all addresses.
         webhook_networks: networks that webhooks reach in addition to public addresses, as
             `10.1.0.0/16,fd00::/8`.
         webhook_http: `allowed` if webhooks can have addresses without TLS.

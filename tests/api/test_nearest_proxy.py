@@ -8,11 +8,13 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from adaptlab_api.doors.nearest_proxy import NearestProxy
+from adaptlab_api.doors.path_prefix import KEY
 
 
 async def tell(request: Request) -> PlainTextResponse:
     assert request.client is not None
-    return PlainTextResponse(f"{request.url.scheme} {request.client.host}")
+    prefix = request.scope.get(KEY, "")
+    return PlainTextResponse(f"{request.url.scheme} {request.client.host}{prefix}")
 
 
 @pytest.fixture
@@ -29,6 +31,9 @@ def client() -> TestClient:
         ([("X-Forwarded-For", "192.0.2.7, ")], "http testclient"),
         ([("X-Forwarded-For", 'somebody" else')], "http testclient"),
         ([("X-Forwarded-Proto", "https, javascript")], "http testclient"),
+        ([("X-Forwarded-Prefix", "/adaptlab/")], "http testclient/adaptlab"),
+        ([("X-Forwarded-Prefix", '/a"><script>')], "http testclient"),
+        ([("X-Forwarded-Prefix", "//other.example")], "http testclient"),
         ([], "http testclient"),
     ],
 )

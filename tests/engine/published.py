@@ -131,16 +131,21 @@ class Pair:
         ).squeeze(0)
 
     def expected(self, **options: Any) -> Any:
-        """The output of the library for the tokens, at our positions.
+        """The output of the library for the tokens, at our positions."""
+        options = {**self.positions(), **options}
+        return their_output(self.theirs, self.tokens(), double=self.double, **options)
+
+    def positions(self) -> dict[str, Tensor]:
+        """Our positions, as the library's encoders are given them.
 
         By itself, RoBERTa gives no position to tokens with the id of padding.
         """
         family = self.ours.family
-        if family.predicts_in_place() and "positions.weight" in family.shape().tensors:
-            first = 2 if type(self.theirs).__name__ == "RobertaForMaskedLM" else 0
-            length = self.tokens().shape[1]
-            options["position_ids"] = torch.arange(first, first + length).unsqueeze(0)
-        return their_output(self.theirs, self.tokens(), double=self.double, **options)
+        if not family.attends_to_all() or "positions.weight" not in family.shape().tensors:
+            return {}
+        first = 2 if type(self.theirs).__name__.startswith("Roberta") else 0
+        length = self.tokens().shape[1]
+        return {"position_ids": torch.arange(first, first + length).unsqueeze(0)}
 
     def adapted(self, method: Method, tensors: Mapping[str, Tensor]) -> Tensor:
         """The engine's logits [B, T, V] with a method's tensors [...] attached."""

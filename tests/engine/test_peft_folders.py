@@ -5,12 +5,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel, PeftModelForSequenceClassification
+from peft import (
+    PeftModel,
+    PeftModelForSequenceClassification,
+    PeftModelForTokenClassification,
+)
+from tests.engine.library_models import HEADLESS, architecture
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
-from tests.engine.library_models import architecture
 from tests.engine.peft_adapters import METHODS, drawn, exported, loaded, written
-from tests.engine.published import gpt2, llama, pair
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from tests.engine.published import Pair, gpt2, llama, pair
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+
+from adaptlab.errors import NoPeftForm
 
 # peft 0.21 uses a property that transformers 5.23 has renamed; we can fix neither.
 # It also warns that an adapter at a tied head cannot be merged, which nobody does here.
@@ -73,3 +83,39 @@ def test_a_trained_head_goes_with_its_adapter(name: str, chosen: str, tmp_path: 
         theirs = torch.cat([model(item.unsqueeze(0)).logits for item in both.tokens()])
     assert (ours - tensors["unembed.bias"]).abs().max() > 0.05
     assert (ours - theirs).abs().max() < 1e-5 * ours.abs().max()
+
+
+ENCODERS = {**HEADLESS, **{name: LIBRARY_MODELS[name] for name in ("bert", "modernbert")}}
+OF_ENCODERS = (
+    *(("bert-alone", chosen) for chosen in ("lora", "lora-everywhere", "dora", "ia3", "norms")),
+    *((name, "lora-by-site") for name in ("roberta-alone", "distilbert-alone", "modernbert-alone")),
+    *(("bert", "ia3"), ("modernbert", "lora"), ("distilbert-alone", "norms")),
+)
+
+
+@pytest.mark.parametrize(("name", "chosen"), OF_ENCODERS)
+def test_the_head_of_an_encoder_is_one_of_tokens(name: str, chosen: str, tmp_path: Path):
+    """The mean of its outputs is its output for the mean."""
+    both = pair(ENCODERS[name], tmp_path / "base", double=False)
+    method = METHODS[chosen](both)
+    tensors = drawn(method.kept(), both, CLASSES)
+    ours = both.classified(method.kept(), tensors, CLASSES)
+    folder = written(tmp_path / "adapter", exported(both, method, tensors, CLASSES))
+    base = AutoModelForTokenClassification.from_pretrained(
+        tmp_path / "base", num_labels=CLASSES, attn_implementation="eager"
+    )
+    if hasattr(base, "head"):  # as the guide says
+        base.head = torch.nn.Identity()
+    model = PeftModel.from_pretrained(base, folder).eval()
+    assert isinstance(model, PeftModelForTokenClassification)
+    with torch.no_grad():
+        theirs = model(both.tokens(), **both.positions()).logits.mean(1)
+    assert (ours - tensors["unembed.bias"]).abs().max() > 0.05
+    assert (ours - theirs).abs().max() < 1e-5 * ours.abs().max()
+
+
+def test_learned_positions_of_an_encoder_have_no_form(tmp_path: Path):
+    both = pair(HEADLESS["bert-alone"], tmp_path / "base", double=False)
+    method = METHODS["prefix"](both)
+    with pytest.raises(NoPeftForm, match="no learned positions for encoders"):
+        exported(both, method, drawn(method.kept(), both, CLASSES), CLASSES)

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 TARGETS = (
     *("setup", "helm", "demo", "test", "test-all", "kernels", "check", "generate", "sbom", "bench"),
+    *("wheel", "pictures"),
 )
 WITH_TORCH = ("core/adaptlab/engine/", "core/adaptlab/running/", "core/adaptlab/theory/")
 

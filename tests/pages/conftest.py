@@ -11,6 +11,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser
 from sqlalchemy.orm import Session, sessionmaker
+from starlette.types import ASGIApp
 from tests.pages.browsers import browser
 from tests.pages.made_up import MadeUpWorker
 from tests.pages.reading import HERE, PAGE
@@ -18,6 +19,7 @@ from tests.pages.visitors import Visitor, a_visitor
 from tests.patience import patient_comparisons
 
 from adaptlab_api.app import create_app
+from adaptlab_api.doors.nearest_proxy import NearestProxy
 from adaptlab_api.pages.rendering.assets import charts_script
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
@@ -88,11 +90,17 @@ def shared_server(shared_settings: Settings, chart_cache: Path) -> Iterator[str]
 
 
 @contextmanager
-def serving(settings: Settings, chart_cache: Path) -> Generator[str]:
+def serving(settings: Settings, chart_cache: Path, *, behind_proxy: bool = False) -> Generator[str]:
     (settings.data_dir / "cache").symlink_to(chart_cache)
-    config = uvicorn.Config(
-        create_app(settings), host="127.0.0.1", port=0, log_level="warning", lifespan="on"
-    )
+    app = create_app(settings)
+    with running_at(NearestProxy(app) if behind_proxy else app) as address:
+        yield address
+
+
+@contextmanager
+def running_at(app: ASGIApp) -> Generator[str]:
+    """Serve an application; yields its address."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

@@ -112,7 +112,7 @@ def test_small_maps_show_the_head_that_the_best_changed_most_at_one_scale(
     prefix = worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id
     page = unescape(visitor.get(f"/compare?jobs={prefix}").text)
     small = f"/jobs/{prefix}/charts/attention-small.svg?changed_by={prefix}"
-    assert re.findall(r'<img src="([^"]+)"', page) == [f"{small}&source=base", small]
+    assert re.findall(r'<figure><img src="([^"]+)"', page) == [f"{small}&source=base", small]
     for address in (f"{small}&source=base", small):
         drawn = visitor.get(address)
         assert drawn.headers["content-type"] == "image/svg+xml"

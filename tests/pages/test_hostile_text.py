@@ -30,8 +30,8 @@ Sessions = sessionmaker[Session]
 LABELS_OF_A_JOB = 32
 SHOWN = [text[:120] for text in TEXTS if re.fullmatch(SHOWABLE, text[:120])]
 NO_ELEMENT = (
-    "script:not([src]), img:not([src^='/jobs/']), iframe, object, embed, base, marquee, video, "
-    "audio, math, x"
+    "script:not([src]), img:not([src^='/jobs/'], [src^='/studies/'], [src^='/compare/']), "
+    "iframe, object, embed, base, marquee, video, audio, math, x"
 )
 WATCH = """
 window.violations = [];

@@ -10,6 +10,7 @@ from adaptlab_api.limits.auditing import AuditWriter
 from adaptlab_api.limits.buckets import Buckets
 from adaptlab_api.limits.request_counts import RequestCounts
 from adaptlab_api.limits.thread_turns import Turns
+from adaptlab_services.comparisons.chart_drawer import ChartDrawer
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.lifecycle.doorbell import Bell
 from adaptlab_services.models.dataset_files import DatasetRoots
@@ -27,7 +28,8 @@ class Resources:
     A session of `sessions` sees nothing that belongs to a project, unless it is opened on behalf
     of a user: see `adaptlab_services.people.access.unit`. `worker_sessions` are only for the leases
     of workers: see `adaptlab_services.leases.token_leases`. `drawings` limits how many plots are
-    drawn at a time, and `readings` how many files are read as records; `comparisons` computes one
+    drawn at a time for bundles, `drawer` draws the charts of pages, and `readings` limits how many
+    files are read as records; `comparisons` computes one
     comparison at a time. `operations` and `request_counts` are the figures of `/metrics`.
     """
 
@@ -41,6 +43,7 @@ class Resources:
     buckets: Buckets
     readiness: Readiness
     drawings: Turns
+    drawer: ChartDrawer
     readings: Turns
     comparisons: ComparisonRuns
     operations: Operations

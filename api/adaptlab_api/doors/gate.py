@@ -18,6 +18,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab_api.answers.problems import BAD_REQUEST, CROSS_SITE, Refused, answer
 from adaptlab_api.answers.state import Resources, resources_of
 from adaptlab_api.doors import shown_projects
+from adaptlab_api.doors.path_prefix import current_prefix
 from adaptlab_api.limits.auditing import SAFE_METHODS, audited
 from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.people.admission import Admitted, Grant
@@ -82,8 +83,13 @@ async def _refusal(request: HTTPConnection, method: str) -> Response | None:
 
 
 def session_cookie(request: HTTPConnection) -> str:
-    """Return the name of the session cookie; TLS binds it to this host."""
-    return f"__Host-{SESSION_COOKIE}" if request.url.scheme == "https" else SESSION_COOKIE
+    """Return the name of the session cookie; TLS binds it to this host.
+
+    Below a prefix it cannot be bound: others on the host must not get it.
+    """
+    if request.url.scheme != "https":
+        return SESSION_COOKIE
+    return f"{'__Secure' if current_prefix() else '__Host'}-{SESSION_COOKIE}"
 
 
 def _check_address(request: HTTPConnection) -> None:

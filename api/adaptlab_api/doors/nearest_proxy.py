@@ -1,13 +1,15 @@
-"""The client's address as reported by the proxy in front of this server."""
+"""The client's address, and ours, as reported by the proxy in front."""
 
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from adaptlab_api.doors.path_prefix import prefix_of
+
 
 class NearestProxy:
-    """Replaces the proxy's address and scheme by the client's.
+    """Replaces the proxy's address and scheme, and notes its prefix.
 
     Only the last entry of a header is trusted: the proxy wrote it, and the client can write those
     before it.
@@ -20,7 +22,7 @@ class NearestProxy:
         """Run one request."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            scope = {**scope, **_client(headers), **_scheme(headers)}
+            scope = {**scope, **_client(headers), **_scheme(headers), **prefix_of(headers)}
         await self._app(scope, receive, send)
 
 

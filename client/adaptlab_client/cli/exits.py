@@ -65,6 +65,11 @@ def exit_code(error: Exception) -> ExitCode:
     return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)
 
 
+def message(error: Exception) -> str:
+    """Return the text of an error without what only an HTTP client could do."""
+    return str(error).replace(" Send `Authorization: Bearer <token>`.", "")
+
+
 def next_step(error: Exception) -> str | None:
     """Return what to do about an error, if that is not in its text."""
     from adaptlab_client import errors as client

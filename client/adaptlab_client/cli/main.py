@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from adaptlab_client.cli.contents import FIRST, OTHERS, PLACES, SECTIONS
-from adaptlab_client.cli.exits import ExitCode, exit_code, next_step
+from adaptlab_client.cli.exits import ExitCode, exit_code, message, next_step
 from adaptlab_client.cli.extensions import extensions, is_ours, load, summary
 from adaptlab_client.cli.groups import QuietOption, add
 
@@ -94,7 +94,7 @@ def leave(error: Exception) -> NoReturn:
         raise error
     code = exit_code(error)
     kind = f"{type(error).__name__}: " if code is ExitCode.INTERNAL else ""
-    complain(f"adaptlab: {kind}{error}")
+    complain(f"adaptlab: {kind}{message(error)}")
     if hint := next_step(error):
         complain(hint)
     if code is ExitCode.INTERNAL:

@@ -115,8 +115,23 @@ def _parsed(text: str, name: str) -> object:
 
     try:
         return cast("object", yaml.load(text, _loader()))  # noqa: S506, TID251 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        raise UsageError(_told(error, name)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not valid YAML or JSON: {error}") from error
+
+
+def _told(error: "yaml.MarkedYAMLError", name: str) -> str:
+    """Return the place of an error in YAML, with its line and what to check."""
+    mark = error.problem_mark
+    if mark is None:
+        return f"{name} is not valid YAML or JSON: {error}"
+    return (
+        f"{name} is not valid YAML or JSON: {error.problem} at line {mark.line + 1}, column "
+        f"{mark.column + 1}:\n{mark.get_snippet()}\nCheck that this line and the one before have "
+        "their quotes and brackets closed, and that members of a mapping begin in one column, "
+        "after spaces and not tabs."
+    )
 
 
 def _loader() -> "type[yaml.SafeLoader]":

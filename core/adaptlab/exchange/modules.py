@@ -67,6 +67,8 @@ class ConfiguredModel:
         transposed: set[str] = set()
         for site in self.shape.linear_sites:
             weight = f"{site.name}.weight"
+            if weight not in self.places:  # a head for classes, where there was none
+                continue
             place, module = self.places[weight], self.module_of(weight)
             parts.setdefault(module, []).append(SitePart(site, place.start))
             if place.transposed:
@@ -83,7 +85,8 @@ class ConfiguredModel:
         """
         if tensor == HEAD:
             return "lm_head"
-        return self.family.prefix + self.places[tensor].name.rpartition(".")[0]
+        prefix = self.family.prefix if self._classes is None else self.family.classifier_prefix()
+        return prefix + self.places[tensor].name.rpartition(".")[0]
 
     def with_sites(self, sites: Collection[str]) -> tuple[Module, ...]:
         """Return the modules that have at least one of the sites."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from adaptlab.errors import BadCheckpoint, NoPeftForm
 from adaptlab.exchange.modules import ConfiguredModel
-from adaptlab.exchange.peft_heads import check_head, readme, with_head
+from adaptlab.exchange.peft_heads import library_head, readme, with_head
 from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers
 from adaptlab.plugins.family import FAMILIES, Family
@@ -44,8 +44,7 @@ def peft_folder(
         NoPeftForm: the method or the family does not exist in PEFT.
         BadCheckpoint: the file is not a checkpoint of the method.
     """
-    if labels:
-        check_head(family)
+    head = library_head(family) if labels else None
     model, stored = published_model(family, len(labels) or None), method.kept()
     if method.name not in PEFT_FORMS.names():
         raise NoPeftForm(
@@ -53,9 +52,9 @@ def peft_folder(
             f"{method.nearest_in_peft}."
         )
     tensors = _tensors(checkpoint, stored, model)
-    head = {name: tensors.pop(name) for name in model.shape.class_head}
+    trained = {name: tensors.pop(name) for name in model.shape.class_head}
     form = PEFT_FORMS.get(method.name)(stored, model, tensors, base_tensors)
-    form = with_head(form, head) if head else form
+    form = with_head(form, head, trained) if head else form
     config = {
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_name,
@@ -65,7 +64,7 @@ def peft_folder(
     return {
         ADAPTER_CONFIG: json.dumps(config, indent=2, sort_keys=True).encode() + b"\n",
         ADAPTER_WEIGHTS: _safetensors(form.tensors),
-        **({README: readme(labels)} if labels else {}),
+        **({README: readme(head, labels)} if head else {}),
     }
 
 
@@ -80,10 +79,11 @@ def published_model(family: Family, classes: int | None = None) -> ConfiguredMod
             f"PEFT adapts models of transformers, and a {family.name} is none. Adapt a base model "
             f"of one of these families: {', '.join(_published_families())}."
         )
-    if family.predicts_in_place():
+    if family.predicts_in_place() and classes is None:
         raise NoPeftForm(
             "PEFT has no task type for models that fill masks in, so their adapters cannot be "
-            "exported or imported. Adapt a causal model, or download the checkpoint as it is."
+            "exported or imported. Adapt a causal model, train a head (`score: head`), or download "
+            "the checkpoint as it is."
         )
     return ConfiguredModel(family, classes)
 

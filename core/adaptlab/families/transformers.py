@@ -58,6 +58,13 @@ WITHOUT_HEAD: tuple[Architecture, ...] = (
     "BertModel", "DistilBertModel", "ModernBertModel", "RobertaModel", *OF_IMAGES,
 )  # fmt: skip
 """Encoders without a head, such as sentence encoders."""
+PLACES_IN_CLASSIFIERS: Mapping[str, str] = {
+    "BertModel": "bert.",
+    "DistilBertModel": "distilbert.",
+    "ModernBertModel": "model.",
+    "RobertaModel": "roberta.",
+}
+"""Where models with a head have the encoders that are published alone."""
 HEADS_OF_ENCODERS: Mapping[str, str] = {
     "BertForMaskedLM": "cls.predictions.decoder.weight",
     "DistilBertForMaskedLM": "vocab_projector.weight",
@@ -230,6 +237,9 @@ class Transformers(PublishedFamily):
 
     def fills_in(self) -> bool:
         return self.architecture in HEADS_OF_ENCODERS
+
+    def classifier_prefix(self) -> str:
+        return PLACES_IN_CLASSIFIERS.get(self.architecture, self.prefix)
 
     def attends_to_all(self) -> bool:
         return self.is_encoder

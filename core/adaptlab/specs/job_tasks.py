@@ -54,7 +54,10 @@ def _problems_of(scored: Task, own: Task | None, family: Family) -> Iterator[Pro
         ("context", scored.content_length(family), shape.context),
     ):
         if needed > available:
-            detail = f"{scored.name} needs a {noun} of {needed}. The model has {available}."
+            detail = (
+                f"{scored.name} needs a {noun} of {needed}. The model has {available}. Make "
+                "the task smaller, such as by its `length`, or use a larger base model."
+            )
             yield Problem("", f"{noun}_too_small", detail, nearest=(available,))
     if problem := scored.mask_problem(family):
         yield problem

@@ -104,6 +104,10 @@ class PublishedFamily(Family):
         """
         return True
 
+    def classifier_prefix(self) -> str:
+        """Return the `prefix` in the library's model with a head for classes."""
+        return self.prefix
+
     def library_members(self) -> dict[str, object]:
         """Return our values of members of the configuration.
 

@@ -26,25 +26,31 @@ class DrawingFailed(AdaptlabError):
 
 def drawn(charts: Iterable[tuple[str, Chart]]) -> Iterator[tuple[str, bytes]]:
     """Yield each chart as SVG with its name; raises `DrawingFailed`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "adaptlab_services.comparisons.plot_process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=_environment(),
-    )
+    process = started()
     end = threading.Timer(LONGEST_SECONDS, process.kill)
     end.start()
     try:
         for name, chart in charts:
-            yield name, _picture(process, chart)
+            yield name, picture_by(process, chart)
     finally:
         end.cancel()
         process.kill()
         process.communicate()
 
 
-def _picture(process: subprocess.Popen[bytes], chart: Chart) -> bytes:
+def started() -> subprocess.Popen[bytes]:
+    """Start the drawing process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "adaptlab_services.comparisons.plot_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+    )
+
+
+def picture_by(process: subprocess.Popen[bytes], chart: Chart) -> bytes:
+    """Return a chart as SVG; raises `DrawingFailed` if the process ends."""
     stdin, stdout = _pipes(process)
     try:
         stdin.write(json.dumps(chart).encode() + b"\n")

@@ -290,7 +290,7 @@ def get(session: Session, name: str) -> BaseModelView:
     originals = [match for match in found if match[1].BaseModel.shared_from is None]
     row = access.nearest(session, found) or access.nearest(session, originals)
     if row is None:
-        raise Absent("base model", name)
+        raise Absent("base model", name, session.scalars(select(BaseModel.name)).all())
     return _view(row, shared_with(session, row.BaseModel))
 
 

@@ -17,6 +17,9 @@ from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.people import access
 from adaptlab_services.studies.study_views import Belonging
 
+MOST_NAMES = 1000
+"""Latest studies among which the nearest to a mistyped name are looked for."""
+
 
 def study_row(session: Session, study: str) -> Study:
     """Return the study with this id or name; raises `Absent`."""
@@ -91,5 +94,6 @@ def _one(session: Session, study: str, query: Select[Study]) -> Study:
     if row is None and (meant := short_ids.study_id(session, study)) is not None:
         row = session.execute(query.where(Study.id == meant)).scalar_one_or_none()
     if row is None:
-        raise Absent("study", study)
+        names = session.scalars(select(Study.name).order_by(Study.id.desc()).limit(MOST_NAMES))
+        raise Absent("study", study, names.all())
     return row

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 
+from adaptlab_api.doors.path_prefix import current_prefix
 from adaptlab_api.requests.dependencies import at_once, principal_of
 from adaptlab_api.requests.rules import lacks_to_submit
 
@@ -28,4 +29,4 @@ Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 def server_address(request: Request) -> str:
     """Return the address at which the browser reaches this server."""
-    return str(request.base_url).rstrip("/")
+    return str(request.base_url).rstrip("/") + current_prefix()

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_api.doors import shown_projects
+from adaptlab_api.doors.path_prefix import below_prefix
 from adaptlab_api.pages.rendering.assets import Assets
 from adaptlab_api.pages.rendering.formats import page_filters
 from adaptlab_api.pages.rendering.help import PURPOSES, Terms
@@ -84,7 +85,7 @@ class Renderer:
             "term": Terms(),
         }
         shown = {**absent, **frame, **values}
-        content = self.environment.get_template(template).render(shown).encode()
+        content = below_prefix(self.environment.get_template(template).render(shown)).encode()
         tag = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'} if status == 200 else {}
         return HTMLResponse(content, status, {**PAGE_HEADERS, **tag, **(headers or {})})
 

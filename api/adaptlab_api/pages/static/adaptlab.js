@@ -273,7 +273,7 @@
     if (!chart.isConnected) return; // its region was replaced, and nothing there has a width
     const holder = document.createElement("div");
     holder.className = "drawing";
-    holder.hidden = chart.querySelector(".drawing") !== null;
+    holder.hidden = chart.querySelector(".drawing, .first-drawing") !== null;
     const spec = JSON.parse(text);
     // Rules only divide the drawing, so screen readers skip them.
     const rule = { ...spec.config?.rule, aria: false };
