@@ -38,6 +38,7 @@ from adaptlab_db.session import close
 from adaptlab_db.visibility import guarded
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.plot_drawing import DRAWERS
+from adaptlab_services.hub.fetcher import Fetcher
 from adaptlab_services.leases.token_leases import sessions_of_workers
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
@@ -57,8 +58,9 @@ THREADS = 20
 
 ORDER = (
     *("jobs", "leases", "events", "results", "queries", "attention", "checkpoints", "base_models"),
-    *("datasets", "uploads", "model_folders", "catalogue", "budgets", "studies", "comparisons"),
-    *("bundles", "recommendations", "recipes", "people", "server", "metrics"),
+    *("datasets", "uploads", "model_folders", "hub_fetches", "hub_token", "catalogue"),
+    *("budgets", "studies", "comparisons", "bundles", "recommendations", "recipes", "people"),
+    *("server", "metrics"),
 )
 """The order of the modules of routes in the description, and of the search for a route.
 
@@ -156,10 +158,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         audit_log = AuditWriter(sessions)
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
-        planner = QuestionPlanner(
-            sessions, bell.ring, settings.question_seconds, settings.max_study_jobs
-        )
-        courier = Courier(sessions, settings, settings.sweep_seconds)
+        threads = _threads(settings, sessions, bell)
         request_counts = RequestCounts(settings.data_dir / "request-counts", _keys())
         app.state.resources = Resources(
             settings=settings,
@@ -177,13 +176,13 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             operations=Operations(sessions),
             request_counts=request_counts,
         )
-        planner.start()
-        courier.start()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
-            await to_thread.run_sync(planner.close)
-            await to_thread.run_sync(courier.close)
+            for thread in threads:
+                await to_thread.run_sync(thread.close)
             feed.close()
             await feed.ended()
             await to_thread.run_sync(bell.close)
@@ -195,6 +194,17 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             close(sessions)
 
     return run
+
+
+def _threads(
+    settings: Settings, sessions: sessionmaker[Session], bell: Bell
+) -> tuple[QuestionPlanner, Courier, Fetcher]:
+    """Return what works apart from requests, not started yet."""
+    return (
+        QuestionPlanner(sessions, bell.ring, settings.question_seconds, settings.max_study_jobs),
+        Courier(sessions, settings, settings.sweep_seconds),
+        Fetcher(sessions, settings, bell.ring),
+    )
 
 
 def _still_good(

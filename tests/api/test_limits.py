@@ -44,6 +44,7 @@ from adaptlab_services.comparisons import (
 )
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
+from adaptlab_services.limits import addresses
 from adaptlab_services.models import (
     records_process,
     task_files,
@@ -55,7 +56,7 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import addresses, due_deliveries, sending, webhooks
+from adaptlab_services.webhooks import due_deliveries, sending, webhooks
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
 # base has one layer and one head, the jobs two seeds, and the prefix two positions.

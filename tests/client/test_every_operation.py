@@ -174,6 +174,7 @@ def variables(
         "CHECKPOINT": str(client.jobs.checkpoints(finished)[0].id),
         "UPLOAD": str(client.uploads.send_bytes(b"words").id),
         "TOKEN": str(client.tokens.create("old").id),
+        "FETCH": str(client.hub.fetch("there", "hub:lab/there").id),
         "WEBHOOK": str(client.webhooks.create("https://hooks.example.org/").id),
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
@@ -316,6 +317,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "base-models take-back",
         "model-folders delete",
         "webhooks delete",
+        "hub remove-token",
     }
     assert set(known()) - printing == files | words_only
 
