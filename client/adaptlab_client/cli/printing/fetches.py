@@ -30,7 +30,9 @@ def fetch_progress(name: str) -> "Generator[Callable[[HubFetchView], None]]":
 
         def show(fetch: "HubFetchView") -> None:
             bar(fetch.bytes_done, fetch.bytes_total)
-            text = f"{fetch.source} {fetch.state}{f': {fetch.error}' if fetch.error else ''}"
+            text = f"{fetch.source} {fetch.state}"
+            if fetch.error and fetch.ended_at is None:
+                text += f": {fetch.error}"
             if text not in said:
                 said.append(text)
                 say(text)
