@@ -49,7 +49,8 @@ class HubFetchView(Value):
     `commit`, `plan` and `bytes_total` are known once the repository was read. A `pending` fetch
     that has failed before has the reason in `error`, by `code`, and goes on at `next_attempt_at`.
     `holder` is the process that works on it, and `seconds_left` an estimate. If `imports`, a
-    job that imports the model as the base model `name` follows, whose id is `job_id`.
+    job that imports the model as the base model `name` follows, whose id is `job_id`. With
+    `plan_only`, it ends with the plan.
     """
 
     id: UUID
@@ -73,6 +74,7 @@ class HubFetchView(Value):
     error: str | None
     plan: HubPlan | None
     imports: bool
+    plan_only: bool = False
     job_id: UUID | None
     created_at: Moment
     ended_at: Moment | None

@@ -898,7 +898,8 @@ class HubFetch(Table):
     An active one is due at `next_attempt_at`; while it is running, that is when another process may
     take over. `attempts` is the number of the attempt, which guards its writes; `failures` counts
     those that brought nothing. `base_model` are the members of the import that follows, null if
-    none does. `bytes_begun` were there when the attempt began, at `begun_at`.
+    none does. With `plan_only`, no weights are fetched. `bytes_begun` were there when the attempt
+    began, at `begun_at`.
     """
 
     __tablename__ = "hub_fetches"
@@ -924,6 +925,7 @@ class HubFetch(Table):
     revision: Mapped[str]
     commit: Mapped[str | None]
     base_model: Mapped[Json | None]
+    plan_only: Mapped[bool] = mapped_column(Boolean, server_default=false())
     plan: Mapped[Json | None]
     state: Mapped[str] = mapped_column(server_default="pending")
     attempts: Mapped[int] = mapped_column(server_default="0")

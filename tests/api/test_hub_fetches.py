@@ -109,11 +109,6 @@ def test_the_origin_and_the_plan_are_shown(server: TestClient) -> None:
         "LlamaForCausalLM",
         "apache-2.0",
     )
-    solved = server.post(
-        "/v1/budgets/solve",
-        json={"family": fetch["plan"]["family"], "task": "sort_descending", "budget": 64},
-    )
-    assert solved.status_code in (200, 422)  # a model of texts sorts no digits
     base = server.get("/v1/base-models/tiny").json()
     assert (base["origin"]["commit"], base["origin"]["revision"]) == (COMMIT, "main")
     assert base["origin"]["fetched_by"] == "ada"
@@ -121,6 +116,23 @@ def test_the_origin_and_the_plan_are_shown(server: TestClient) -> None:
     job = server.post("/v1/jobs", json=again).json()
     assert job["resolved_spec"]["model_folder"]["folder"] == "uploaded/tiny"
     assert job["resolved_spec"]["model_folder"]["origin"]["commit"] == COMMIT
+
+
+def test_a_plan_needs_no_weights(server: TestClient, hub: Hub, folder: Path) -> None:
+    fetch = fetched(server, plan_only=True)
+    assert (fetch["state"], fetch["links"]["folder"], fetch["bytes_done"]) == ("succeeded", None, 0)
+    header = 8 + int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
+    assert [one.start for one in hub.asked if one.host == "cdn"] == [0]
+    assert header < 2**17
+    question = {"fetch": fetch["id"], "budget": 64}
+    planned = server.post("/v1/budgets/solve", json=question).json()
+    assert planned["base_parameters"] == fetch["plan"]["parameters"]
+    fetched(server)
+    named = server.post("/v1/budgets/solve", json={"base_model": "tiny", "budget": 64}).json()
+    assert named["data"] == planned["data"]
+    gone = {"fetch": "6f1c2b3a-0000-4000-8000-000000000000", "budget": 64}
+    refused = server.post("/v1/budgets/solve", json=gone).json()
+    assert refused["errors"][0]["code"] == "no_plan"
 
 
 def test_what_was_not_fetched_and_a_closed_server_say_what_to_do(

@@ -21,8 +21,8 @@ from tests.watching import until
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.hub_name import HubName
 from adaptlab_answers.hub import HubFetchView
-from adaptlab_db.tables import Artifact, HubFetch, Upload, UploadedFolder
-from adaptlab_services.hub import due_fetches, fetches
+from adaptlab_db.tables import Artifact, HubFetch, Upload, UploadedFolder, User
+from adaptlab_services.hub import due_fetches, fetches, fetching
 from adaptlab_services.hub.fetch_errors import sentence
 from adaptlab_services.hub.fetcher import Fetcher
 from adaptlab_services.hub.fetches import NewHubFetch
@@ -30,6 +30,8 @@ from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess, HubHosts
 from adaptlab_services.hub.hub_child import HubChild, HubFailure, HubPatience
 from adaptlab_services.hub.hub_models import read_model
+from adaptlab_services.hub.hub_process import HubNetwork
+from adaptlab_services.limits.addresses import AddressRefused
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.uploads import CHUNK_BYTES
@@ -416,13 +418,83 @@ def test_a_cancelled_fetch_stops_at_once_and_keeps_nothing(lab: Lab, hub: Hub, l
     assert (lab.look(fetch).state, lab.count(Upload)) == ("cancelled", 0)
 
 
-def test_neither_quota_nor_disk_nor_limits_are_exceeded(lab: Lab, hub: Hub) -> None:
+def no_quota(lab: Lab, _: pytest.MonkeyPatch) -> None:
+    with lab.sessions.begin() as session:
+        session.execute(update(User).values(max_stored_bytes=100))
+
+
+def full_disk(_: Lab, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fetching, "FREE_BYTES", 2**62)
+
+
+def low_limit(lab: Lab, _: pytest.MonkeyPatch) -> None:
     lab.settings = lab.settings.model_copy(update={"max_hub_bytes": 1000})
+
+
+def few_parameters(lab: Lab, _: pytest.MonkeyPatch) -> None:
+    lab.settings = lab.settings.model_copy(update={"max_model_parameters": 1000})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (no_quota, "The quota is 100 bytes"),
+        (full_disk, "The server's disk is too full"),
+        (low_limit, "ADAPTLAB_MAX_HUB_BYTES"),
+        (few_parameters, "ADAPTLAB_MAX_MODEL_PARAMETERS"),
+    ],
+)
+def test_neither_quota_nor_disk_nor_limits_are_exceeded(
+    lab: Lab,
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Lab, pytest.MonkeyPatch], None],
+    words: str,
+) -> None:
+    lab.settings.data_dir.mkdir(parents=True, exist_ok=True)
+    change(lab, monkeypatch)
     fetch = lab.run()
-    assert (fetch.state, fetch.code) == ("failed", "too_many_bytes")
-    assert fetch.plan is not None
-    assert fetch.plan.parameters > 0
+    assert fetch.state == "failed"
+    assert fetch.error is not None
+    assert words in fetch.error
     assert [one.start for one in hub.asked if one.host == "cdn"] == [0]  # the header alone
+
+
+ALLOWED = [
+    "https://huggingface.co/lab/x",
+    "https://HuggingFace.co:443/",
+    "https://cdn-lfs.hf.co/x",
+    "https://cdn-lfs.us.huggingface.co/x",
+    "https://mirror.lab:8443/x",
+]
+REFUSED = [
+    "http://huggingface.co/",
+    "http://cdn-lfs.hf.co/",
+    "https://hf.co/",
+    "https://cdn-lfs.hf.co:8443/",
+    "https://huggingface.co:444/",
+    "https://evilhuggingface.co/",
+    "https://x.hf.co.evil.example/",
+    "https://huggingface.co@evil.example/",
+    "https://mirror.lab/",
+    "https://169.254.169.254/",
+    "https://[::1]/",
+    "file:///etc/passwd",
+]
+
+
+def test_only_the_hub_and_its_hosts_are_asked() -> None:
+    named = ("*.huggingface.co", "*.hf.co", "mirror.lab:8443")
+    hosts = HubHosts(endpoint="https://huggingface.co", named=named)
+    assert [url for url in ALLOWED if not hosts.allows(url)] == []
+    assert [url for url in REFUSED if hosts.allows(url)] == []
+
+
+def test_a_name_below_a_pattern_has_a_public_address() -> None:
+    """What counts is the address that is connected to."""
+    hosts = HubHosts(endpoint="https://huggingface.co", named=("*.hf.co",))
+    with pytest.raises(AddressRefused):
+        HubNetwork(HubAccess(hosts=hosts)).connect_tcp("localhost", 9)
 
 
 @pytest.mark.parametrize(

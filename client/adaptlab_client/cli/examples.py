@@ -84,6 +84,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab base-models import smol hub:HuggingFaceTB/SmolLM2-135M@main",
     ),
     "hub fetch": ("adaptlab hub fetch tiny hub:lab/tiny@main",),
+    "hub plan": ("adaptlab hub plan hub:lab/tiny",),
     "hub list": ("adaptlab hub list",),
     "hub show": ("adaptlab hub show $FETCH",),
     "hub cancel": ("adaptlab hub cancel $FETCH",),

@@ -119,17 +119,20 @@ class Budgets:
         base_model: str | None = None,
         family: Choice | None = None,
         task: Choice | None = None,
+        fetch: str | None = None,
         methods: Sequence[Choice] = (),
     ) -> BudgetAnswer:
         """Return each method's configuration for a budget.
 
-        Give a base model, or a family and a task. `budget` is a number of trainable parameters or
-        `{"fraction_of_base": 0.001}`; the default for `methods` is all of them.
+        Give a base model, or a family and a task, or the id of a fetch from the hub. `budget` is a
+        number of trainable parameters or `{"fraction_of_base": 0.001}`; the default for `methods`
+        is all of them.
         """
         members: dict[str, object] = {
             "base_model": base_model,
             "family": family,
             "task": task,
+            "fetch": fetch,
             "budget": budget,
             "methods": [*methods] or None,
         }

@@ -1,6 +1,7 @@
 """Models that a server fetches from a hub."""
 
 import math
+import secrets
 import time
 from builtins import list as list_of
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,19 @@ class Hub:
         sent = TypeAdapter[JsonValue](JsonValue).validate_python(body)
         request = Request("POST", path_of("hub-fetches"), body=sent)
         return self._connection.ask(request, HubFetchView)
+
+    def plan(
+        self, source: str, *, timeout: float | None = None, on_progress: Report | None = None
+    ) -> HubFetchView:
+        """Return the plan of a model, from its headers: no weights are fetched.
+
+        `Client.budgets.solve(budget, fetch=…)` takes its id. Raises what `wait` raises.
+        """
+        name = f"plan-{secrets.token_hex(8)}"
+        body: dict[str, JsonValue] = {"name": name, "source": source, "plan_only": True}
+        request = Request("POST", path_of("hub-fetches"), body=body)
+        fetch = self._connection.ask(request, HubFetchView)
+        return self.wait(fetch.id, timeout=timeout, on_progress=on_progress)
 
     def list(self) -> Iterator[HubFetchView]:
         """Iterate over the fetches of the last 90 days, newest first."""

@@ -39,6 +39,7 @@ class ClaimedFetch:
     name: HubName
     commit: str | None
     base_model: Mapping[str, Any] | None  # members of a spec, as JSON
+    plan_only: bool
 
     @property
     def pinned(self) -> str:
@@ -90,6 +91,7 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
         name=HubName(repository=found.repository, revision=found.revision),
         commit=found.commit,
         base_model=found.base_model,
+        plan_only=found.plan_only,
     )
 
 

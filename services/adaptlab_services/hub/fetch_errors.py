@@ -73,6 +73,10 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
             "{repository} has {detail} of files to fetch. Choose a smaller model, or ask an "
             "operator to raise it with ADAPTLAB_MAX_HUB_BYTES."
         ),
+        "model_too_large": (
+            "{repository} has {detail}. Choose a smaller model, or ask an operator to raise "
+            "ADAPTLAB_MAX_MODEL_PARAMETERS."
+        ),
         "no_permission": (
             "The owner of this fetch is not a submitter of the project any more. Ask an admin."
         ),

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
@@ -69,11 +69,12 @@ class Fetcher:
     def close(self) -> None:
         """Leave what is being fetched to other processes, and stop looking."""
         self._closed.set()
-        for attempt in self._attempts.values():
-            attempt.stop()
         if self._thread.is_alive():
             self._thread.join(timeout=CLOSE_SECONDS)
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        for attempt in self._attempts.values():
+            attempt.stop()
+        wait(self._attempts, CLOSE_SECONDS)
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self) -> None:
         while not self._closed.wait(LOOK_SECONDS):

@@ -39,12 +39,14 @@ class NewHubFetch(Value):
     """A model to fetch from the hub into the model folder `name`.
 
     `source` is `hub:ORGANISATION/NAME@REVISION`. Unless `imports` is false, the model is then
-    imported as the base model `name`, with the other members.
+    imported as the base model `name`, with the other members. With `plan_only`, no weights are
+    fetched and nothing is left but the plan.
     """
 
     name: Name
     source: Annotated[str, Field(min_length=1, max_length=LONGEST)]
     imports: bool = True
+    plan_only: bool = False
     evaluation: EvaluationSpec = EvaluationSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
@@ -74,7 +76,8 @@ def create(
                 f"{new.name!r} is being fetched from {_source(row)}. Wait or cancel."
             )
         return get(session, row.id), False
-    _check_free(session, project_id, new)
+    if not new.plan_only:
+        _check_free(session, project_id, new)
     count = select(func.count()).select_from(HubFetch).where(active)
     if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
         raise StateConflict(
@@ -90,7 +93,8 @@ def create(
         "endpoint": HubAccess.of(settings, None).hosts.alias,
         "repository": source.repository,
         "revision": source.revision,
-        "base_model": base_model if new.imports else None,
+        "base_model": base_model if new.imports and not new.plan_only else None,
+        "plan_only": new.plan_only,
     }
     session.execute(insert(HubFetch).values(values))
     audit.note(session, source=str(source), name=new.name)
@@ -148,8 +152,9 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
     elif row.state in AGAIN:
         new = NewHubFetch(name=row.name, source=_source(row), imports=row.base_model is not None)
         _check_on(settings)
-        with access.inside(session, row.project_id):
-            _check_free(session, row.project_id, new)
+        if not row.plan_only:
+            with access.inside(session, row.project_id):
+                _check_free(session, row.project_id, new)
         again = {"state": "pending", "ended_at": None, "next_attempt_at": now, "failures": 0}
         _update(session, fetch_id, again | {"code": None, "error": None})
     elif row.state == "succeeded":
@@ -233,7 +238,7 @@ def _source(row: HubFetch) -> str:
 
 
 def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
-    has_folder = row.state == "succeeded"
+    has_folder = row.state == "succeeded" and not row.plan_only
     return HubFetchView(
         id=row.id,
         project=project,
@@ -255,6 +260,7 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         error=row.error,
         plan=None if row.plan is None else HubPlan.model_validate(row.plan),
         imports=row.base_model is not None,
+        plan_only=row.plan_only,
         job_id=row.job_id,
         created_at=row.created_at,
         ended_at=row.ended_at,

@@ -110,6 +110,9 @@ class FetchAttempt:
                 code=None,
                 error=None,
             )
+        if claimed.plan_only:
+            self._record(lambda session, held: due_fetches.succeed(session, held, None))
+            return ()
         self._check_room(model, principal)
         download = WeightsDownload(self._sessions, principal, claimed, hub, model)
         stored = {file.name: download.store(file) for file in model.weights}

@@ -71,6 +71,7 @@ class HubProblem(Exception):
 def main() -> int:
     """Answer requests until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # which would have the token
     lines = _lines()
     access = HubAccess.model_validate_json(next(lines))
     set_client_factory(lambda: _client(access))
@@ -323,7 +324,7 @@ class _CheckedTransport(httpx2.HTTPTransport):
     def __init__(self, access: HubAccess) -> None:
         super().__init__(trust_env=True)
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=httpx2.create_ssl_context(), network_backend=_CheckedNetwork(access)
+            ssl_context=httpx2.create_ssl_context(), network_backend=HubNetwork(access)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -354,7 +355,7 @@ class _Limited(httpx2.SyncByteStream):
         self._stream.close()
 
 
-class _CheckedNetwork(httpcore2.SyncBackend):
+class HubNetwork(httpcore2.SyncBackend):
     """Connections to addresses that were checked after the name was resolved."""
 
     def __init__(self, access: HubAccess) -> None:

@@ -64,7 +64,7 @@ def fetch_panel(
 ) -> dict[str, object]:
     """Return the values of the template's form and table."""
     newest = fetches.page(session, fetches.SHOWN_FROM).data
-    shown = [one for one in newest if one.state != "succeeded"][:MOST_SHOWN]
+    shown = [one for one in newest if one.state != "succeeded" and not one.plan_only][:MOST_SHOWN]
     return {
         "form": form or FetchForm(),
         "faults": faults,

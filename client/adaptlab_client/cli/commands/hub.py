@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.fetches import COLUMNS, row_of
+from adaptlab_client.cli.printing.fetches import COLUMNS, fetch_progress, row_of
 from adaptlab_client.cli.printing.terminal import (
     Output,
     one_line,
@@ -16,10 +16,14 @@ from adaptlab_client.cli.printing.terminal import (
     say,
 )
 from adaptlab_client.cli.session import OutputOption, open_client
+from adaptlab_client.cli.waiting import TimeoutOption
 
 if TYPE_CHECKING:
-    from adaptlab_answers.hub import HubTokenView
+    from adaptlab_answers.hub import HubFetchView, HubTokenView
 
+PLAN_COLUMNS = (
+    *("id", "source", "architecture", "parameters", "dtype", "files", "bytes", "licence", "gated"),
+)
 FetchArgument = Annotated[
     str, typer.Argument(metavar="FETCH", help="Id of a fetch, from `adaptlab hub list`.")
 ]
@@ -36,6 +40,24 @@ def fetch(
     """Have a model fetched into a model folder, without importing it."""
     with open_client(context) as client:
         print_one(client.hub.fetch(name, source, imports=False), COLUMNS, row_of, output)
+
+
+def plan(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="hub:ORG/NAME[@REVISION]", help="Model on the hub.")
+    ],
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what a model is and how large, before any of its weights is fetched.
+
+    See `adaptlab budgets solve --fetch` for the sizes of methods on it.
+    """
+    with open_client(context) as client:
+        with fetch_progress(source) as report:
+            view = client.hub.plan(source, timeout=timeout, on_progress=report)
+        print_one(view, PLAN_COLUMNS, _plan_row, output)
 
 
 def list_fetches(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -98,6 +120,7 @@ def application() -> typer.Typer:
         "Fetch models from a hub by their names.",
         {
             "fetch": fetch,
+            "plan": plan,
             "list": list_fetches,
             "show": show,
             "cancel": cancel,
@@ -107,6 +130,16 @@ def application() -> typer.Typer:
             "remove-token": remove_token,
         },
     )
+
+
+def _plan_row(view: "HubFetchView") -> list[object]:
+    assert view.plan is not None  # of a fetch that has succeeded
+    planned = view.plan
+    licence = planned.licence_name or planned.licence
+    return [
+        view.id, view.source, planned.architecture, planned.parameters, planned.dtype,
+        len(planned.files), view.bytes_total, licence, planned.gated,
+    ]  # fmt: skip
 
 
 def _print_token(view: "HubTokenView", output: Output) -> None:

@@ -44,6 +44,7 @@ def upgrade() -> None:
         sa.Column("revision", sa.Text, nullable=False),
         sa.Column("commit", sa.Text),
         sa.Column("base_model", JSONB),
+        sa.Column("plan_only", sa.Boolean, server_default=sa.text("false"), nullable=False),
         sa.Column("plan", JSONB),
         sa.Column("state", sa.Text, server_default="pending", nullable=False),
         sa.Column("attempts", sa.Integer, server_default="0", nullable=False),
