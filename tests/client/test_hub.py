@@ -8,7 +8,7 @@ import pytest
 from tests.client.conftest import Invoke
 from tests.folders import a_model_folder
 from tests.hub_server import COMMIT, Hub, a_hub
-from tests.making import an_adapt_document
+from tests.making import a_study_document, an_adapt_document
 
 from adaptlab_client import Client
 from adaptlab_client.errors import FetchFailed
@@ -43,6 +43,18 @@ def test_a_job_names_a_model_of_the_hub(invoke: Invoke, client: Client, tmp_path
     origin = client.base_models.get("tiny").origin
     assert origin is not None
     assert origin.commit == COMMIT
+
+
+def test_a_study_names_a_model_of_the_hub(invoke: Invoke, client: Client, tmp_path: Path) -> None:
+    """From a name to a study's plan in one command."""
+    base = {"kind": "import", "name": "tiny", "folder": SOURCE}
+    task = {"name": "sort_descending", "length": 4, "alphabet": 5}
+    spec = a_study_document(base_models=[base], tasks=[task], seeds=2)
+    (tmp_path / "study.json").write_text(json.dumps(spec))
+    done = invoke("studies", "create", str(tmp_path / "study.json"), "-o", "json")
+    assert done.exit_code == 0, done.output
+    study = client.studies.get(json.loads(done.stdout)["id"])
+    assert {cell.base_model for cell in study.cells} == {"tiny"}
 
 
 def test_the_import_is_a_job_of_the_server(invoke: Invoke, client: Client) -> None:

@@ -552,3 +552,16 @@ def holding_at(
         return True
 
     return change
+
+
+def test_proxies_of_the_environment_are_used(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub of the test plays the proxy of a hub that has no address."""
+    monkeypatch.setenv("HTTP_PROXY", hub.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    hosts = HubHosts(endpoint="http://hub.invalid")
+    with HubChild(HubAccess(hosts=hosts)) as child:
+        assert child.info(REPO, "main").commit == COMMIT
+    monkeypatch.setenv("NO_PROXY", "hub.invalid")
+    with HubChild(HubAccess(hosts=hosts)) as child, pytest.raises(HubFailure) as raised:
+        child.info(REPO, "main")
+    assert raised.value.code == "unreachable"

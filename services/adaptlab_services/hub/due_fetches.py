@@ -95,6 +95,13 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
     )
 
 
+def is_anything_due(session: Session, endpoint: str) -> bool:
+    """Return True if a fetch of a hub is due; `claim` may still find it in work."""
+    row = HubFetch
+    due = row.state.in_(ACTIVE_FETCH_STATES), row.next_attempt_at <= func.clock_timestamp()
+    return session.scalars(select(exists().where(*due, row.endpoint == endpoint))).one()
+
+
 def hold(session: Session, claimed: ClaimedFetch, **changes: Any) -> None:
     """Record changes of a fetch, and hold it for longer; raises `NotHeld`."""
     _change(session, claimed, _held() | changes)

@@ -101,6 +101,8 @@ class Fetcher:
         """Take a fetch that is due, if there is one."""
         alias = HubAccess.of(self._settings, None).hosts.alias
         with self._sessions.begin() as session:
+            if not due_fetches.is_anything_due(session, alias):
+                return None
             claimed = due_fetches.claim(session, alias, self._holder)
         if claimed is None:
             return None

@@ -66,7 +66,9 @@ def create(
     project_id = access.to_create(session)
     _check_on(settings)
     source = HubName.read(new.source, "/source")
-    session.execute(select(User.id).where(User.id == principal.user_id).with_for_update())
+    # Locked, so that of simultaneous requests for one name the second sees the first.
+    lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
+    session.execute(lock)
     active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
     mine = HubFetch.project_id == project_id, HubFetch.name == new.name, active
     row = session.scalars(select(HubFetch).where(*mine)).one_or_none()
