@@ -96,7 +96,7 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
 
 
 def is_anything_due(session: Session, endpoint: str) -> bool:
-    """Return True if a fetch of a hub is due; `claim` may still find it in work."""
+    """Return True if a fetch of a hub is due, even one that must wait."""
     row = HubFetch
     due = row.state.in_(ACTIVE_FETCH_STATES), row.next_attempt_at <= func.clock_timestamp()
     return session.scalars(select(exists().where(*due, row.endpoint == endpoint))).one()
