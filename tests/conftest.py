@@ -84,6 +84,7 @@ def pytest_configure() -> None:
         *("WRONG_TOKENS_PER_MINUTE", "SIGN_INS_PER_MINUTE"),
     ):
         os.environ.setdefault(f"ADAPTLAB_{rate}", "100000")
+    os.environ.setdefault("ADAPTLAB_HUB_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     os.environ["XDG_STATE_HOME"] = os.devnull  # the user's own last server is none of a test's
     if "PYTEST_XDIST_WORKER" in os.environ:
         # The processes of tests share the cores; each would take all of them.

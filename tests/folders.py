@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 QUERY = "model.layers.0.self_attn.q_proj.weight"
 CONFIG: dict[str, object] = {
     "architectures": ["LlamaForCausalLM"],
@@ -203,3 +204,15 @@ def _shapes(vocabulary: int = 12, layers: int = 2) -> dict[str, tuple[int, ...]]
         }
         shapes |= {f"model.layers.{layer}.{part}.weight": size for part, size in parts.items()}
     return shapes
+
+
+def in_shards(folder: Path) -> None:
+    """Cut the weights of a folder into two files with an index."""
+    tensors = load_file(folder / WEIGHTS)
+    names = sorted(tensors)
+    halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, own in halves.items():
+        save_file({name: tensors[name] for name in own}, folder / file)
+    (folder / WEIGHTS).unlink()
+    places = {name: file for file, own in halves.items() for name in own}
+    (folder / INDEX).write_text(json.dumps({"weight_map": places}))

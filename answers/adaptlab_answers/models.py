@@ -14,6 +14,7 @@ from adaptlab.records.facts import ConversationFacts, PictureFacts, ValueCount
 from adaptlab.records.file_reading import Reading
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
+from adaptlab.weights.hub_name import HubOrigin
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment
 
@@ -30,6 +31,7 @@ class BaseModelView(Value):
 
     `task` is the task that it was pretrained on, null for an imported model. `folder` is the model
     folder, below a model root, that workers read the weights from; null if they are stored.
+    `origin` is where the files of an uploaded folder were fetched, null if they were not.
 
     A base model that another project shares has its name in `shared_from`. `shared_with` are the
     projects that can use this one, for members of its project; it is empty in lists.
@@ -46,6 +48,7 @@ class BaseModelView(Value):
     family: JsonObject
     task: JsonObject | None
     folder: str | None = None
+    origin: HubOrigin | None = None
     parameters: int
     replicates: int
     job_id: UUID
@@ -77,7 +80,8 @@ class ModelFolderView(Value):
     is that of a model, null for an adapter. `architecture` is that of a model, or the PEFT type of
     an adapter, and `dtype` has the types of the stored tensors; both are null for folders of
     earlier versions. `sha256` is that of the lines `DIGEST  NAME` of all files, sorted by name.
-    `base_models` were imported from the folder, and keep it from being deleted.
+    `base_models` were imported from the folder, and keep it from being deleted. `origin` is where
+    the files were fetched, null if they were uploaded.
     """
 
     name: str
@@ -94,6 +98,7 @@ class ModelFolderView(Value):
     sha256: str
     files: tuple[ModelFolderFile, ...]
     base_models: tuple[str, ...]
+    origin: HubOrigin | None = None
     created_at: Moment
     links: ModelFolderLinks
 

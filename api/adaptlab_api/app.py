@@ -41,6 +41,7 @@ from adaptlab_db.visibility import guarded
 from adaptlab_services.comparisons.chart_drawer import ChartDrawer
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.plot_drawing import DRAWERS
+from adaptlab_services.hub.fetcher import Fetcher
 from adaptlab_services.leases.token_leases import sessions_of_workers
 from adaptlab_services.lifecycle import events
 from adaptlab_services.lifecycle.doorbell import Bell
@@ -60,8 +61,9 @@ THREADS = 20
 
 ORDER = (
     *("jobs", "leases", "events", "results", "queries", "attention", "checkpoints", "base_models"),
-    *("datasets", "uploads", "model_folders", "catalogue", "budgets", "studies", "comparisons"),
-    *("bundles", "recommendations", "recipes", "people", "server", "metrics"),
+    *("datasets", "uploads", "model_folders", "hub_fetches", "hub_token", "catalogue"),
+    *("budgets", "studies", "comparisons", "bundles", "recommendations", "recipes", "people"),
+    *("server", "metrics"),
 )
 """The order of the modules of routes in the description, and of the search for a route.
 
@@ -168,10 +170,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         guarded_sessions, bell = guarded(sessions), Bell(settings.broker_url)
         comparisons = ComparisonRuns(guarded_sessions)
         drawer = ChartDrawer()
-        planner = QuestionPlanner(
-            sessions, bell.ring, settings.question_seconds, settings.max_study_jobs
-        )
-        courier = Courier(sessions, settings, settings.sweep_seconds)
+        threads = _threads(settings, sessions, bell)
         request_counts = RequestCounts(settings.data_dir / "request-counts", _keys())
         app.state.resources = Resources(
             settings=settings,
@@ -190,13 +189,13 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             operations=Operations(sessions),
             request_counts=request_counts,
         )
-        planner.start()
-        courier.start()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
-            for stopped in (planner, courier):
-                await to_thread.run_sync(stopped.close)
+            for thread in threads:
+                await to_thread.run_sync(thread.close)
             feed.close()
             await feed.ended()
             for stopped in (bell, comparisons, drawer):
@@ -208,6 +207,17 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             close(sessions)
 
     return run
+
+
+def _threads(
+    settings: Settings, sessions: sessionmaker[Session], bell: Bell
+) -> tuple[QuestionPlanner, Courier, Fetcher]:
+    """Return what works apart from requests, not started yet."""
+    return (
+        QuestionPlanner(sessions, bell.ring, settings.question_seconds, settings.max_study_jobs),
+        Courier(sessions, settings, settings.sweep_seconds),
+        Fetcher(sessions, settings, bell.ring),
+    )
 
 
 def _still_good(

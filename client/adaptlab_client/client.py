@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adaptlab_client.resources.catalogue import BaseModels, Budgets, Catalogue, Checkpoints
     from adaptlab_client.resources.comparisons import Comparisons
     from adaptlab_client.resources.datasets import Datasets
+    from adaptlab_client.resources.hub import Hub
     from adaptlab_client.resources.jobs import Jobs
     from adaptlab_client.resources.model_folders import ModelFolders
     from adaptlab_client.resources.people import ProjectList, Tokens, Users
@@ -78,7 +79,14 @@ class Client:
         """Base models."""
         from adaptlab_client.resources.catalogue import BaseModels
 
-        return BaseModels(self._connection, self.jobs)
+        return BaseModels(self._connection, self.jobs, self.hub)
+
+    @cached_property
+    def hub(self) -> "Hub":
+        """Models that the server fetches from a hub."""
+        from adaptlab_client.resources.hub import Hub
+
+        return Hub(self._connection)
 
     @cached_property
     def methods(self) -> "Catalogue[MethodEntry]":

@@ -164,6 +164,13 @@ class DigestMismatch(AdaptlabError):
     """The received bytes do not match the announced digest."""
 
 
+class FetchFailed(AdaptlabError):
+    """A model that was waited for could not be fetched from the hub."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source} was not fetched: {reason}")
+
+
 class WaitTimedOut(AdaptlabError):
     """The time limit was reached before the jobs ended; they continue."""
 

@@ -28,7 +28,7 @@ _OF_API = {
     "rawd": """memberships browser_sessions idempotency_keys base_models datasets studies study_jobs
         study_shares artifacts artifact_chunks uploads upload_chunks uploaded_folders
         uploaded_folder_files training_states lease_artifacts comparison_results webhooks
-        webhook_events webhook_deliveries""",
+        webhook_events webhook_deliveries hub_fetches hub_tokens""",
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders
@@ -41,7 +41,8 @@ _OF_WORKER = {
         training_states lease_artifacts artifacts artifact_chunks uploads upload_chunks
         webhook_events webhook_deliveries comparison_results""",
     "": """users tokens memberships browser_sessions audit_entries idempotency_keys
-        usage_counts spec_numbers study_shares study_links shared_jobs""",
+        usage_counts spec_numbers study_shares study_links shared_jobs hub_fetches
+        hub_tokens""",
 }
 
 

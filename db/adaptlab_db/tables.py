@@ -45,6 +45,8 @@ PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
 WEBHOOK_FORMATS = ("json", "slack")
 DELIVERY_STATES = ("pending", "delivered", "failed")
+ACTIVE_FETCH_STATES = ("pending", "running")
+FETCH_STATES = (*ACTIVE_FETCH_STATES, "succeeded", "failed", "cancelled")
 CLAIM_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21_600, 86_400)
 """Seconds between the buckets of `ClaimCount`, as in the trigger that counts."""
 
@@ -253,13 +255,14 @@ class Upload(Table):
     """Bytes that arrive in chunks.
 
     Their owner announced `size_bytes` and `sha256`. The artifact has the state `uploading` until
-    the content is complete and has that digest; then it is the one with the digest.
+    the content is complete and has that digest; then it is the one with the digest. Those `of_hub`
+    are written by the server, which fetches for the owner.
     """
 
     __tablename__ = "uploads"
     __table_args__ = (
         CheckConstraint("size_bytes > 0", name="size_bytes"),
-        Index("ix_uploads_content", "owner_id", "sha256", "size_bytes", unique=True),
+        Index("ix_uploads_content", "owner_id", "sha256", "size_bytes", "of_hub", unique=True),
     )
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
@@ -267,6 +270,7 @@ class Upload(Table):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str]
     artifact_sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
+    of_hub: Mapped[bool] = mapped_column(Boolean, server_default=false())
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
@@ -550,7 +554,8 @@ class UploadedFolder(Table):
 
     `family` is that of the model, null for an adapter. `architecture` is that of the model, or the
     PEFT type of the adapter, and `dtype` has the types of the stored tensors; both are null for
-    folders of earlier versions. `parameters` is the number of scalars.
+    folders of earlier versions. `parameters` is the number of scalars. `origin` is where the files
+    were fetched, null if they were uploaded.
     """
 
     __tablename__ = "uploaded_folders"
@@ -566,6 +571,7 @@ class UploadedFolder(Table):
     architecture: Mapped[str | None]
     dtype: Mapped[str | None]
     parameters: Mapped[int] = mapped_column(BigInteger)
+    origin: Mapped[Json | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
@@ -905,6 +911,68 @@ class WebhookDelivery(Table):
     ended_at: Mapped[datetime | None]
     status: Mapped[int | None]
     error: Mapped[str | None]
+
+
+class HubFetch(Table):
+    """A model that is fetched from a hub into an uploaded folder `name`.
+
+    An active one is due at `next_attempt_at`; while it is running, that is when another process may
+    take over. `attempts` is the number of the attempt, which guards its writes; `failures` counts
+    those that brought nothing. `base_model` are the members of the import that follows, null if
+    none does. With `plan_only`, no weights are fetched. `bytes_begun` were there when the attempt
+    began, at `begun_at`.
+    """
+
+    __tablename__ = "hub_fetches"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", FETCH_STATES), name="state"),
+        CheckConstraint(
+            f"({_one_of('state', ACTIVE_FETCH_STATES)}) = (ended_at IS NULL)", name="ended_at"
+        ),
+        Index("ix_hub_fetches_due", "next_attempt_at",
+              postgresql_where=text(_one_of("state", ACTIVE_FETCH_STATES))),
+        Index("ix_hub_fetches_active", "project_id", "name", unique=True,
+              postgresql_where=text(_one_of("state", ACTIVE_FETCH_STATES))),
+        Index("ix_hub_fetches_newest", text("created_at DESC"), text("id DESC")),
+        Index("ix_hub_fetches_job_id", "job_id", postgresql_where=text("job_id IS NOT NULL")),
+    )  # fmt: skip
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    endpoint: Mapped[str]
+    repository: Mapped[str]
+    revision: Mapped[str]
+    commit: Mapped[str | None]
+    base_model: Mapped[Json | None]
+    plan_only: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    plan: Mapped[Json | None]
+    state: Mapped[str] = mapped_column(server_default="pending")
+    attempts: Mapped[int] = mapped_column(server_default="0")
+    failures: Mapped[int] = mapped_column(server_default="0")
+    holder: Mapped[str | None]
+    bytes_done: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    bytes_total: Mapped[int | None] = mapped_column(BigInteger)
+    bytes_begun: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    begun_at: Mapped[datetime | None]
+    code: Mapped[str | None]
+    error: Mapped[str | None]
+    job_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    next_attempt_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    ended_at: Mapped[datetime | None]
+
+
+class HubToken(Table):
+    """A user's token of a hub, sealed by the server's key."""
+
+    __tablename__ = "hub_tokens"
+
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    endpoint: Mapped[str] = mapped_column(primary_key=True)
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)
+    set_at: Mapped[datetime]
 
 
 class AttemptRow(Table):

@@ -72,7 +72,7 @@ ACROSS_PROJECTS: Mapping[str, Any] = MappingProxyType({"adaptlab_across_projects
 OPEN = frozenset({
     "projects", "users", "memberships", "tokens", "browser_sessions",  # by role
     "audit_entries",  # by role
-    "usage_counts",  # by user
+    "usage_counts", "hub_tokens",  # by user
     "artifacts", "artifact_chunks",  # by digest, which only visible rows name
     "comparison_results",  # by digest of inputs, which only visible rows give
     "spec_numbers",  # only to look up jobs, whose visibility is checked

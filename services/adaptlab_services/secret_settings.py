@@ -8,7 +8,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from adaptlab_db.secret_files import secret
 
-SECRETS = ("database_url", "broker_url", "s3_access_key_id", "s3_secret_access_key")
+SECRETS = (
+    "database_url",
+    "broker_url",
+    "s3_access_key_id",
+    "s3_secret_access_key",
+    "hub_token_key",
+)
 
 
 class SecretFiles(PydanticBaseSettingsSource):

@@ -29,6 +29,11 @@ Network = IPv4Network | IPv6Network
 Hours = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+def _hub_endpoint() -> str:
+    """Return the hub that other programs of this environment use."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
 class Settings(BaseSettings):
     """The settings of one server process; its text and errors omit secrets.
 
@@ -117,6 +122,13 @@ class Settings(BaseSettings):
         webhook_networks: networks that webhooks reach in addition to public addresses, as
             `10.1.0.0/16,fd00::/8`.
         webhook_http: `allowed` if webhooks can have addresses without TLS.
+        hub: `off` if the API fetches no models from a hub.
+        hub_endpoint: address of the hub or a mirror; the default is that of `HF_ENDPOINT`.
+        hub_hosts: further hosts that the hub's answers may lead to, as `cdn.example.org` or
+            `*.example.org`; those in full may have private addresses.
+        hub_token_key: secret of 32 characters or more that seals users' tokens of the hub; without
+            it, each data directory has its own. Servers that share a database need the same.
+        max_hub_bytes: size limit of a model that is fetched.
     """
 
     model_config = SettingsConfigDict(
@@ -197,6 +209,13 @@ class Settings(BaseSettings):
     public_url: str | None = Field(default=None, pattern=r"^https?://[!-~]+$", max_length=200)
     webhook_networks: Annotated[tuple[Network, ...], NoDecode] = ()
     webhook_http: Literal["refused", "allowed"] = "refused"
+    hub: Literal["on", "off"] = "on"
+    hub_endpoint: str = Field(
+        default_factory=_hub_endpoint, pattern=r"^https?://[!-~]+[^/]$", max_length=200
+    )
+    hub_hosts: Annotated[tuple[str, ...], NoDecode] = ("*.huggingface.co", "*.hf.co")
+    hub_token_key: str | None = Field(default=None, min_length=32, repr=False)
+    max_hub_bytes: int = Field(default=64 * 2**30, gt=0)
 
     def __init__(self, **values: object) -> None:
         """Read the settings; the arguments take precedence over the environment.
@@ -226,7 +245,9 @@ class Settings(BaseSettings):
     def _normalise(cls, url: str) -> str:
         return normalised_url(url)
 
-    @field_validator("queues", "trainer_environment", "webhook_networks", mode="before")
+    @field_validator(
+        "queues", "trainer_environment", "webhook_networks", "hub_hosts", mode="before"
+    )
     @classmethod
     def _split(cls, names: object) -> object:
         if isinstance(names, str):

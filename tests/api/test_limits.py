@@ -42,8 +42,11 @@ from adaptlab_services.comparisons import (
     comparisons,
     plot_drawing,
 )
+from adaptlab_services.hub import due_fetches, fetcher, fetches
+from adaptlab_services.hub.hub_child import HubPatience
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
+from adaptlab_services.limits import addresses
 from adaptlab_services.models import (
     records_process,
     task_files,
@@ -55,7 +58,7 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks import addresses, due_deliveries, sending, webhooks
+from adaptlab_services.webhooks import due_deliveries, sending, webhooks
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
 # base has one layer and one head, the jobs two seeds, and the prefix two positions.
@@ -165,6 +168,14 @@ def _stated(settings: Settings) -> dict[str, str]:
         "JSON body": f"{defaults['max_body_bytes']:,} bytes",
         "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
+        "fetches from a hub: active per user, at once per API": (
+            f"{fetches.MOST_ACTIVE}, {fetcher.MOST_AT_ONCE}"
+        ),
+        "a fetch: silence, least rate, pause, attempts in vain": (
+            f"{HubPatience().silent_seconds:.0f} s, "
+            f"{HubPatience().least_rate / 1024:.0f} KiB/s, "
+            f"{due_fetches.LONGEST_DELAY.seconds // 60} minutes, {due_fetches.MOST_FAILURES}"
+        ),
         "webhooks per project": f"{webhooks.MOST_WEBHOOKS}",
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
         "files of the server that one spec names": f"{task_files.MOST_FILES}",

@@ -11,20 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from safetensors.numpy import load_file, save_file
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.limited import a_server
 from tests.api.people import somebody
 from tests.api.sending import sent
-from tests.folders import PARAMETERS, QUERY, WEIGHTS, a_model_folder, a_qwen3_folder, with_weights
+from tests.folders import (
+    INDEX,
+    PARAMETERS,
+    QUERY,
+    WEIGHTS,
+    a_model_folder,
+    a_qwen3_folder,
+    in_shards,
+    with_weights,
+)
 
 from adaptlab_db.tables import Artifact
 from adaptlab_services.settings import Settings
 from adaptlab_services.storage.collecting import UNREFERENCED_FOR, collect
 
 Sessions = sessionmaker[Session]
-INDEX = "model.safetensors.index.json"
 IMPORT = {"kind": "import", "name": "llama", "folder": "uploaded/llama"}
 
 
@@ -62,18 +69,6 @@ def stored(sessions: Sessions) -> tuple[int, int]:
         count = select(func.count(), func.sum(Artifact.size)).select_from(Artifact)
         artifacts, size = session.execute(count).one()
         return artifacts, int(size)
-
-
-def in_shards(folder: Path) -> None:
-    """Cut the weights of a folder into two files with an index."""
-    tensors = load_file(folder / WEIGHTS)
-    names = sorted(tensors)
-    halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for file, own in halves.items():
-        save_file({name: tensors[name] for name in own}, folder / file)
-    (folder / WEIGHTS).unlink()
-    places = {name: file for file, own in halves.items() for name in own}
-    (folder / INDEX).write_text(json.dumps({"weight_map": places}))
 
 
 @pytest.mark.parametrize("change", [lambda _: None, in_shards])

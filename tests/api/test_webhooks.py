@@ -16,9 +16,9 @@ from tests.watching import until
 
 from adaptlab_api.doors.gate import SESSION_COOKIE
 from adaptlab_db.tables import Webhook, WebhookDelivery
+from adaptlab_services.limits.addresses import AddressRefused, AddressRules
 from adaptlab_services.people import tokens
 from adaptlab_services.settings import Settings
-from adaptlab_services.webhooks.addresses import AddressRefused, AddressRules
 from adaptlab_services.webhooks.webhooks import MOST_WEBHOOKS
 
 Sessions = sessionmaker[Session]

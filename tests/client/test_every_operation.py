@@ -24,6 +24,7 @@ from tests.client.finished import a_finished_job
 from tests.client.tokenizers_of_words import a_tokenizer_file
 from tests.comparing import Run, run_all
 from tests.folders import a_model_folder
+from tests.hub_server import Hub, a_hub
 from tests.making import (
     a_base_model,
     a_job,
@@ -88,19 +89,28 @@ class Line(NamedTuple):
 
 
 @pytest.fixture
-def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A hub with one model."""
+    with a_hub() as hub:
+        hub.add("lab/tiny", a_model_folder(tmp_path / "tiny", seed=3))
+        yield hub
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path, hub: Hub) -> Settings:
     """Settings with a model root and a dataset root, and files in them."""
     a_model_folder(tmp_path / "root" / "llama")
     a_peft_folder(tmp_path / "root" / "lora")
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "plays.csv").write_text("text,label\nnever,no\nalways,yes\n")
-    return Settings(
+    own = Settings(
         database_url=database_url,
         broker_url=broker_url,
         data_dir=tmp_path / "data",
         model_roots={"models": tmp_path / "root"},
         dataset_roots={"library": tmp_path / "library"},
     )
+    return hub.settings(own)
 
 
 @pytest.fixture
@@ -174,6 +184,7 @@ def variables(
         "CHECKPOINT": str(client.jobs.checkpoints(finished)[0].id),
         "UPLOAD": str(client.uploads.send_bytes(b"words").id),
         "TOKEN": str(client.tokens.create("old").id),
+        "FETCH": str(client.hub.fetch("there", "hub:lab/there").id),
         "WEBHOOK": str(client.webhooks.create("https://hooks.example.org/").id),
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
@@ -318,6 +329,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "base-models take-back",
         "model-folders delete",
         "webhooks delete",
+        "hub remove-token",
     }
     assert set(known()) - printing == files | words_only
 

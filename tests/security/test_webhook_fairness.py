@@ -17,9 +17,9 @@ from tests.making import a_project
 from tests.receiving import Receiver, a_webhook, open_to_loopback, receiving
 
 from adaptlab_db.tables import WebhookDelivery
+from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.settings import Settings
 from adaptlab_services.webhooks import due_deliveries
-from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.delivering import Deliveries
 from adaptlab_services.webhooks.sending import WebhookRequest, send
 

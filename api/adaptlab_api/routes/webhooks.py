@@ -14,9 +14,9 @@ from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.jobs import PageSize, PageToken
 from adaptlab_api.routes.results import RowId
+from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
 from adaptlab_services.webhooks import webhooks
-from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.webhooks import NewWebhook, WebhookChanges
 
 router = api_router("/webhooks", tag="webhooks")

@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "datasets": "datasets:application",
         "base-models": "base_models:application",
         "model-folders": "model_folders:application",
+        "hub": "hub:application",
         "checkpoints": "checkpoints:application",
         "uploads": "uploads:application",
         "methods": "catalogue:methods",

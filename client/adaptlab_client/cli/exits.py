@@ -52,6 +52,7 @@ def exit_code(error: Exception) -> ExitCode:
         (client.NotFound, ExitCode.NOT_FOUND),
         (core.BrokenBundle, ExitCode.INVALID_FILE),
         ((core.BadModelFolder, core.BadAdapter), ExitCode.INVALID_FILE),
+        (client.FetchFailed, ExitCode.JOB_FAILED),
         (client.ServerStarting, ExitCode.TEMPORARY),
         ((client.ServerUnreachable, client.NoServer), ExitCode.UNREACHABLE),
         (

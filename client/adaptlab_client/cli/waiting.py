@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
+from adaptlab_client.cli.printing.fetches import fetch_progress
 from adaptlab_client.cli.printing.job_tables import obstacles_of, print_job, print_jobs
 from adaptlab_client.cli.printing.terminal import Output, complain, print_value, say
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from adaptlab_client.client import Client
     from adaptlab_client.transport.connection import Identity
 
+T = TypeVar("T")
 TimeoutOption = Annotated[
     float | None, typer.Option(min=0, help="Maximum seconds to wait; after that, exit with 124.")
 ]
@@ -58,6 +60,20 @@ def wait_for(
         complain(f"{job.id} {job.state}: {_why(job)}")
     if unsuccessful:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def fetched_first(client: "Client", spec: object, create: Callable[[], T]) -> T:
+    """Create something of a spec, and have models of the hub fetched that it lacks."""
+    from adaptlab_client.errors import InvalidRequest
+
+    try:
+        return create()
+    except InvalidRequest as refusal:
+        if "not_fetched" not in refusal.codes:
+            raise
+    with fetch_progress("hub") as report:
+        client.hub.fetch_for(spec, report=report)
+    return create()
 
 
 def show_new_job(

@@ -9,6 +9,7 @@ from pydantic import JsonValue, TypeAdapter
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
+from adaptlab_client.resources.hub import Hub
 from adaptlab_client.resources.jobs import Jobs
 from adaptlab_client.resources.peft_folders import save_folder
 from adaptlab_client.transport import download
@@ -46,9 +47,10 @@ class Catalogue(Generic[P]):
 class BaseModels:
     """The base models of one server, including those still being created."""
 
-    def __init__(self, connection: Connection, jobs: Jobs) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs, hub: Hub) -> None:
         self._connection = connection
         self._jobs = jobs
+        self._hub = hub
 
     def list(self) -> Iterator[BaseModelView]:
         """Iterate over all base models, page by page."""
@@ -93,8 +95,15 @@ class BaseModels:
         `uploaded/NAME`, a folder that `Client.model_folders` has uploaded. `members` are
         further members of the spec, such as `resources` and `labels`. Raises `InvalidRequest` if
         the folder cannot be imported.
+
+        With `hub:ORGANISATION/NAME@REVISION`, the server fetches the model first, and this waits
+        for it; see `Client.hub`. Raises `FetchFailed`.
         """
-        return self._jobs.submit({"kind": "import", "name": name, "folder": folder, **members})
+        if not folder.startswith("hub:"):
+            return self._jobs.submit({"kind": "import", "name": name, "folder": folder, **members})
+        fetch = self._hub.wait(self._hub.fetch(name, folder, members).id)
+        assert fetch.job_id is not None  # of a fetch that imports and has succeeded
+        return self._jobs.get(fetch.job_id)
 
 
 class Budgets:
@@ -110,17 +119,20 @@ class Budgets:
         base_model: str | None = None,
         family: Choice | None = None,
         task: Choice | None = None,
+        fetch: str | None = None,
         methods: Sequence[Choice] = (),
     ) -> BudgetAnswer:
         """Return each method's configuration for a budget.
 
-        Give a base model, or a family and a task. `budget` is a number of trainable parameters or
-        `{"fraction_of_base": 0.001}`; the default for `methods` is all of them.
+        Give a base model, or a family and a task, or the id of a fetch from the hub. `budget` is a
+        number of trainable parameters or `{"fraction_of_base": 0.001}`; the default for `methods`
+        is all of them.
         """
         members: dict[str, object] = {
             "base_model": base_model,
             "family": family,
             "task": task,
+            "fetch": fetch,
             "budget": budget,
             "methods": [*methods] or None,
         }

@@ -342,6 +342,9 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
         folder = deciding.get(place)
         if folder and not folder["stored"]:  # likewise, for folders below model roots
             del folder["stored"]
+    others = [other.get("folder") for other in deciding.get("evaluation_bases", ())]
+    for folder in filter(None, (deciding.get("model_folder"), deciding.get("adapter"), *others)):
+        del folder["origin"]  # the files decide, from wherever they came
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -11,6 +11,7 @@ from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Queue, Value
+from adaptlab.weights.hub_name import HubOrigin
 from adaptlab.weights.model_file import ModelFile
 from adaptlab.wording import value_excerpt
 
@@ -272,8 +273,9 @@ class PretrainSpec(Value):
 class ImportSpec(Value):
     """Import of a published model as a base model called `name`.
 
-    `folder` is `ALIAS/SUB/PATH` below one of the server's model roots. An imported model has no
-    task of its own, so nothing is scored without evaluation tasks.
+    `folder` is `ALIAS/SUB/PATH` below one of the server's model roots, `uploaded/NAME`, or
+    `hub:ORGANISATION/NAME@REVISION` for a model that the project has fetched. An imported model has
+    no task of its own, so nothing is scored without evaluation tasks.
     """
 
     kind: Literal["import"] = "import"
@@ -418,11 +420,13 @@ class ModelFolder(Value):
     """The folder of an imported model or adapter, with its files.
 
     It is below a model root, or an uploaded one: then `stored` has all files that a worker needs.
+    `origin` is where these were fetched, if they were.
     """
 
     folder: str
     files: tuple[ModelFile, ...]
     stored: tuple[StoredModelFile, ...] = ()
+    origin: HubOrigin | None = None
 
 
 Kind = Literal["pretrain", "import", "adapt", "theory"]

@@ -1,6 +1,6 @@
 """Base models: names for weights from pretraining and import jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, aliased, sessionmaker
 from adaptlab.errors import InvalidSpec, Problem, UnknownName
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolved import ResolvedImport, ResolvedPretrain
+from adaptlab.weights.hub_name import HubOrigin
 from adaptlab.weights.model_folder import TOKENISER
 from adaptlab_answers.models import BaseModelLinks, BaseModelView
 from adaptlab_answers.paging import Page
@@ -381,12 +382,19 @@ def _view(
         family=job.resolved_spec["family"],
         task=job.resolved_spec["task"],
         folder=folder,
+        origin=_origin(job.resolved_spec),
         parameters=job.trainable_parameters,
         replicates=len(seeds),
         job_id=job.id,
         created_at=model.created_at,
         links=BaseModelLinks(self=f"/v1/base-models/{model.name}", job=f"/v1/jobs/{job.id}"),
     )
+
+
+def _origin(resolved: Mapping[str, Any]) -> HubOrigin | None:  # a spec as stored
+    folder: Any = resolved.get("model_folder")
+    origin: Any = None if folder is None else folder.get("origin")
+    return None if origin is None else HubOrigin.model_validate(origin)
 
 
 def _unknown(session: Session, name: str, pointer: str) -> UnknownName:

@@ -1,12 +1,14 @@
 """Budget queries: the size and cost of every method at a budget."""
 
 from typing import Annotated
+from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.family import FAMILIES
+from adaptlab.plugins.family import FAMILIES, AnyFamily, Family
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.plugins.shapes import ModelShape
 from adaptlab.plugins.sizing import BudgetAxis
@@ -17,16 +19,21 @@ from adaptlab.specs.sized_method import budget_limit
 from adaptlab.specs.spec import Budget, BudgetSpec, Choice, NamedChoice
 from adaptlab.values import Name, Value
 from adaptlab_answers.models import BudgetAnswer, MethodAnswer, ProblemView
+from adaptlab_db.tables import HubFetch
 from adaptlab_services.models import base_models, datasets
+
+_FAMILY: TypeAdapter[Family] = TypeAdapter(AnyFamily)
 
 
 class BudgetQuestion(Value):
     """A budget, and a base model by name or as a family with its task.
 
-    Without `methods`, the budget is solved for all registered ones.
+    Instead of these, `fetch` is the id of a fetch from the hub, whose plan has the model. Without
+    `methods`, the budget is solved for all registered ones.
     """
 
     base_model: Name | None = None
+    fetch: UUID | None = None
     family: NamedChoice | None = None
     task: NamedChoice | None = None
     budget: Budget = BudgetSpec()
@@ -55,9 +62,12 @@ def answer(session: Session, question: BudgetQuestion) -> BudgetAnswer:
 
 
 def _shape(session: Session, question: BudgetQuestion) -> ModelShape:
-    if (question.base_model is None) == (question.family is None):
-        detail = "Give either base_model, or family with task."
+    named = (question.base_model, question.family, question.fetch)
+    if sum(one is not None for one in named) != 1:
+        detail = "Give either base_model, or family with task, or fetch."
         raise InvalidSpec(Problem("/base_model", "base_model_or_family", detail))
+    if question.fetch is not None:
+        return _planned(session, question.fetch)
     if question.base_model is not None:
         return family_shape(base_models.facts(session, question.base_model).family)
     assert question.family is not None
@@ -70,6 +80,15 @@ def _shape(session: Session, question: BudgetQuestion) -> ModelShape:
         raise InvalidSpec(Problem("/task", "missing", detail))
     task = resolve_task(question.task, "/task", datasets.known(session))
     return family.resolved(task.vocabulary(), task.sequence_length()).shape()
+
+
+def _planned(session: Session, fetch: UUID) -> ModelShape:
+    """Return the shape of the model in the plan of a fetch."""
+    plan = session.scalars(select(HubFetch.plan).where(HubFetch.id == fetch)).one_or_none()
+    if plan is None:
+        detail = f"There is no plan of the fetch {fetch}. Wait until it has read the repository."
+        raise InvalidSpec(Problem("/fetch", "no_plan", detail))
+    return family_shape(_FAMILY.validate_python(plan["family"]))
 
 
 def _asked(question: BudgetQuestion) -> tuple[Method, ...]:

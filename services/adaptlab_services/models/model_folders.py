@@ -9,6 +9,7 @@ from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.specs.resolve import resolve_import
 from adaptlab.specs.resolved import ResolvedImport
 from adaptlab.specs.spec import UPLOADED, ImportSpec, ModelFolder
+from adaptlab.weights.hub_name import HubName, is_hub_name
 from adaptlab.weights.model_folder import CheckedFolder, check_files, check_folder, fingerprint
 from adaptlab_services.models import uploaded_folders
 from adaptlab_services.models.roots import SEPARATOR, Located, Roots
@@ -71,12 +72,15 @@ def resolved_import(
     session: Session, spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
     """Resolve an import; raises `InvalidSpec` for an unusable folder."""
+    path = spec.folder
+    if is_hub_name(path):
+        path = uploaded_folders.of_hub(session, HubName.read(path, POINTER), POINTER)
     try:
-        if is_uploaded(spec.folder):
-            folder = uploaded_folders.model_folder(session, spec.folder, POINTER)
+        if is_uploaded(path):
+            folder = uploaded_folders.model_folder(session, path, POINTER)
             checked = check_files(StoredFolder(session, folder.stored))
         else:
-            checked, folder = _below_a_root(spec.folder, roots)
+            checked, folder = _below_a_root(path, roots)
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
     return resolve_import(spec, checked.family, folder, datasets)

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from uuid import UUID
 
 from pydantic import Field
-from sqlalchemy import Row, Select, select, tuple_
+from sqlalchemy import Row, Select, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from adaptlab.exchange.peft_members import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import UPLOADED, ModelFolder, StoredModelFile
 from adaptlab.values import Name, Value
+from adaptlab.weights.hub_name import HubName, HubOrigin
 from adaptlab.weights.huggingface import (
     CONFIG,
     INDEX,
@@ -114,36 +115,53 @@ def create(session: Session, principal: Principal, new: NewModelFolder) -> Creat
         StateConflict: an upload is not complete, or the name belongs to other files.
         InvalidSpec: the files are not those of a model.
     """
-    project_id = access.to_create(session)
     _check_names(new.files)
     quotas.check_room(session, principal.user_id, 0)
     contents = {file.name: uploads.completed(session, principal, file.upload) for file in new.files}
+    return store(session, principal, new.name, contents)
+
+
+def store(
+    session: Session,
+    principal: Principal,
+    name: str,
+    contents: Mapping[str, StoredArtifact],
+    origin: HubOrigin | None = None,
+) -> CreatedFolder:
+    """Create a model folder of stored files, by name.
+
+    Raises:
+        StateConflict: the name belongs to other files.
+        InvalidSpec: the files are not those of a model.
+    """
+    project_id = access.to_create(session)
     stored = tuple(
-        StoredModelFile(name=name, sha256=content.sha256)
-        for name, content in sorted(contents.items())
+        StoredModelFile(name=file, sha256=content.sha256)
+        for file, content in sorted(contents.items())
     )
     content = _content(session, stored)
     row = {
         "project_id": project_id,
-        "name": new.name,
+        "name": name,
         "owner_id": principal.user_id,
         "kind": content.kind,
         "family": content.family,
         "architecture": content.architecture,
         "dtype": ", ".join(sorted(content.dtypes)),
         "parameters": content.parameters,
+        "origin": None if origin is None else origin.model_dump(mode="json"),
     }
     inserted = session.execute(
         insert(UploadedFolder).values(row).on_conflict_do_nothing().returning(UploadedFolder.name)
     )
     is_new = inserted.one_or_none() is not None
     if is_new:
-        _insert_files(session, project_id, new.name, contents, content.fingerprints)
+        _insert_files(session, project_id, name, contents, content.fingerprints)
     with access.inside(session, project_id):
-        folder = get(session, new.name)
+        folder = get(session, name)
     if {file.name: file.sha256 for file in folder.files} != {f.name: f.sha256 for f in stored}:
         raise StateConflict(
-            f"The model folder {new.name!r} already exists, with other files. Choose another name."
+            f"The model folder {name!r} already exists, with other files. Choose another name."
         )
     return CreatedFolder(folder, is_new)
 
@@ -191,7 +209,32 @@ def model_folder(
         stored=tuple(
             StoredModelFile(name=file.name, sha256=file.artifact_sha256) for file in files
         ),
+        origin=_origin(folder),
     )
+
+
+def of_hub(session: Session, name: HubName, pointer: str) -> str:
+    """Return the path of the newest folder that was fetched by a name.
+
+    Raises:
+        InvalidSpec: there is none.
+    """
+    origin = UploadedFolder.origin
+    found = session.scalars(
+        select(UploadedFolder.name)
+        .where(UploadedFolder.project_id == access.project_of(session))
+        .where(origin["repository"].astext == name.repository)
+        .where(or_(*(origin[key].astext == name.revision for key in ("revision", "commit"))))
+        .order_by(UploadedFolder.created_at.desc())
+        .limit(1)
+    ).one_or_none()
+    if found is None:
+        detail = (
+            f"{name} has not been fetched into the project. Fetch and import it: adaptlab "
+            f"base-models import NAME {name}."
+        )
+        raise InvalidSpec(Problem(pointer, "not_fetched", detail))
+    return f"{UPLOADED}/{found}"
 
 
 def check_unchanged(
@@ -316,7 +359,7 @@ def _insert_files(
     session: Session,
     project_id: int,
     folder: str,
-    contents: dict[str, StoredArtifact],
+    contents: Mapping[str, StoredArtifact],
     fingerprints: Sequence[ModelFile],
 ) -> None:
     digests = {file.name: file.digest for file in fingerprints}
@@ -407,9 +450,14 @@ def _view(
             for file in files
         ),
         base_models=tuple(base_models),
+        origin=_origin(folder),
         created_at=folder.created_at,
         links=ModelFolderLinks(self=f"/v1/model-folders/{folder.name}"),
     )
+
+
+def _origin(folder: UploadedFolder) -> HubOrigin | None:
+    return None if folder.origin is None else HubOrigin.model_validate(folder.origin)
 
 
 def _digest(files: Sequence[UploadedFolderFile]) -> str:

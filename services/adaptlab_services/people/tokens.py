@@ -72,6 +72,7 @@ class Principal(Value):
 
     `project_id` is the only project that the token opens, and `job_id` the only job that workers
     with it can hold; None is any. `usual_project_id` is the project of requests that name none.
+    `is_fetcher` is true for the server itself, which fetches for the user.
     """
 
     user_id: int
@@ -82,6 +83,7 @@ class Principal(Value):
     project_id: int | None = None
     job_id: UUID | None = None
     usual_project_id: int | None = None
+    is_fetcher: bool = False
 
 
 def create_token(

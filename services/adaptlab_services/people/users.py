@@ -1,13 +1,13 @@
 """Users, as admins of the server manage them."""
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from adaptlab.values import Name, Value
 from adaptlab_answers.paging import Page
 from adaptlab_answers.people import Quotas, UserView
-from adaptlab_db.tables import User
+from adaptlab_db.tables import HubToken, User
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
@@ -92,6 +92,8 @@ def change(session: Session, principal: Principal, name: str, changes: UserChang
     if changes.quotas is not None:
         values["max_queue_hours"] = changes.quotas.queue_hours
         values["max_stored_bytes"] = changes.quotas.stored_bytes
+    if changes.is_active is False:
+        session.execute(delete(HubToken).where(HubToken.user_id == row.id))
     if values:
         session.execute(update(User).where(User.id == row.id).values(values))
         session.expire(row)

@@ -75,7 +75,7 @@ def begin(
     earlier = session.scalars(mine).one_or_none()
     if earlier is not None:
         return BegunUpload(_view(session, earlier), is_new=False)
-    count = session.scalar(select(func.count()).where(Upload.owner_id == principal.user_id)) or 0
+    count = session.scalar(select(func.count()).select_from(_owned(principal).subquery())) or 0
     if count >= limits.most_uploads:
         raise TooManyUploads(limits.most_uploads)
     quotas.check_room(session, principal.user_id, new.size_bytes)
@@ -184,7 +184,8 @@ def found(session: Session, principal: Principal, upload_id: UUID, *, lock: bool
 
 
 def _owned(principal: Principal) -> Select[Upload]:
-    return select(Upload).where(Upload.owner_id == principal.user_id)
+    mine = Upload.owner_id == principal.user_id, Upload.of_hub == principal.is_fetcher
+    return select(Upload).where(*mine)
 
 
 def _insert(session: Session, principal: Principal, new: NewUpload) -> Upload:
@@ -196,6 +197,7 @@ def _insert(session: Session, principal: Principal, new: NewUpload) -> Upload:
         .values(
             id=upload_id,
             owner_id=principal.user_id,
+            of_hub=principal.is_fetcher,
             size_bytes=new.size_bytes,
             sha256=new.sha256,
             artifact_sha256=staged,

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.settings import Settings
 from adaptlab_services.webhooks import due_deliveries
-from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.due_deliveries import ClaimedDelivery
 from adaptlab_services.webhooks.messages import Messages
 from adaptlab_services.webhooks.relay import relay

@@ -15,7 +15,7 @@ from typing import cast
 
 import httpcore
 
-from adaptlab_services.webhooks.addresses import AddressRefused, AddressRules
+from adaptlab_services.limits.addresses import AddressRefused, AddressRules
 
 TOTAL_SECONDS = 10.0
 """Longest time from the look-up of the name to the status."""

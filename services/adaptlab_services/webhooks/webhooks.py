@@ -24,11 +24,11 @@ from adaptlab_answers.webhooks import (
 from adaptlab_db.tables import Project, User, Webhook, WebhookDelivery
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, Forbidden, StateConflict
+from adaptlab_services.limits.addresses import LONGEST_URL, AddressRefused, AddressRules
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, audit
 from adaptlab_services.people.access import Access, is_at_least
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.webhooks.addresses import LONGEST_URL, AddressRefused, AddressRules
 from adaptlab_services.webhooks.signing import new_secret
 
 MOST_WEBHOOKS = 20

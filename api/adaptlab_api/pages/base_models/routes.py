@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
+from adaptlab_api.pages.base_models.fetching import add_fetching, fetch_panel
 from adaptlab_api.pages.rendering.examples import first_job
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.job_titles import job_title
@@ -11,7 +12,7 @@ from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
 from adaptlab_api.pages.rendering.parameters import ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.rendering.sharing import Shared, add_sharing
-from adaptlab_api.requests.dependencies import SessionDep
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_services.errors import Absent
@@ -38,11 +39,19 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
     @router.get("")
     @needs("reader")
     def base_models_page(
-        request: Request, session: SessionDep, principal: ReaderDep, page_token: str = ""
+        request: Request,
+        session: SessionDep,
+        principal: ReaderDep,
+        opened: ResourcesDep,
+        page_token: str = "",
     ) -> Response:
         shown: dict[str, object] = {"principal": principal, "here": HERE}
         shown["example"] = first_job(server_address(request))
-        return renderer.listed("base-models.html", shown, lambda: _listed(session, page_token))
+
+        def content() -> dict[str, object]:
+            return _listed(session, page_token) | fetch_panel(session, opened)
+
+        return renderer.listed("base-models.html", shown, content)
 
     @router.get("/{name}")
     @needs("reader")
@@ -56,6 +65,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("base-model.html", {**shown, **content})
 
     add_sharing(router, renderer, SHARED)
+    add_fetching(router, renderer, HERE, lambda session: _listed(session, ""))
     return router
 
 

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from adaptlab_answers.webhooks import CreatedWebhook, DeliveryView, WebhookView
 from adaptlab_api.pages.rendering.team_tabs import team_tabs
 from adaptlab_api.requests.dependencies import valid
+from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.webhooks import webhooks
-from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.webhooks import NewWebhook
 
 HERE = "/webhooks"

@@ -29,10 +29,10 @@ from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import needs
 from adaptlab_api.routes.results import RowId
 from adaptlab_services.errors import Absent, Forbidden, StateConflict
+from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.webhooks import webhooks
-from adaptlab_services.webhooks.addresses import AddressRules
 from adaptlab_services.webhooks.webhooks import WebhookChanges
 
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]

@@ -6,6 +6,9 @@ import typer
 
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.fetches import COLUMNS as FETCH_COLUMNS
+from adaptlab_client.cli.printing.fetches import fetch_progress
+from adaptlab_client.cli.printing.fetches import row_of as fetch_row
 from adaptlab_client.cli.printing.terminal import (
     Output,
     one_line,
@@ -45,8 +48,9 @@ def import_model(
     folder: Annotated[
         str,
         typer.Argument(
-            metavar="ALIAS/PATH",
-            help="Model folder below one of the server's model roots, or uploaded/NAME.",
+            metavar="FOLDER",
+            help="ALIAS/PATH below one of the server's model roots, uploaded/NAME, or "
+            "hub:ORG/NAME[@REVISION].",
         ),
     ],
     queue: Annotated[
@@ -56,9 +60,22 @@ def import_model(
     timeout: TimeoutOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Import a published model from a folder on the server as a base model."""
+    """Import a published model from a folder on the server, or a hub, as a base model.
+
+    The server fetches a model of a hub first, and then submits the import.
+    """
     members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
     with open_client(context) as client:
+        if folder.startswith("hub:"):
+            fetch = client.hub.fetch(name, folder, members)
+            if not wait:
+                print_one(fetch, FETCH_COLUMNS, fetch_row, output)
+                return
+            with fetch_progress(folder) as report:
+                fetched = client.hub.wait(fetch.id, timeout=timeout, on_progress=report)
+            job = client.jobs.get(str(fetched.job_id))
+            show_new_job(client, job, output, wait=wait, timeout=timeout)
+            return
         job = client.base_models.import_folder(name, folder, **members)
         show_new_job(client, job, output, wait=wait, timeout=timeout)
 

@@ -94,6 +94,9 @@ def solve(
         ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Task for --family.")] = None,
+    fetch: Annotated[
+        str | None, typer.Option(help="Id of a fetch from the hub, instead of a base model.")
+    ] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Only this method, as a name or YAML. Repeatable.")
     ] = None,
@@ -114,6 +117,7 @@ def solve(
             base_model=base_model,
             family=_choice(family),
             task=_choice(task),
+            fetch=fetch,
             methods=[choice for text in method or () if (choice := _choice(text)) is not None],
         )
     if output in (Output.TABLE, Output.CSV):

@@ -40,7 +40,14 @@ from adaptlab_client.cli.printing.terminal import (
 from adaptlab_client.cli.questions import DeleteOption, confirm_deletion
 from adaptlab_client.cli.session import JobArgument, JobsArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_spec
-from adaptlab_client.cli.waiting import AnyOption, TimeoutOption, WaitOption, show_new_job, wait_for
+from adaptlab_client.cli.waiting import (
+    AnyOption,
+    TimeoutOption,
+    WaitOption,
+    fetched_first,
+    show_new_job,
+    wait_for,
+)
 
 
 def submit(
@@ -71,7 +78,9 @@ def submit(
         if validate_only:
             print_preview(client.jobs.preview(spec), output)
             return
-        job = client.jobs.submit(spec, idempotency_key=idempotency_key)
+        job = fetched_first(
+            client, spec, lambda: client.jobs.submit(spec, idempotency_key=idempotency_key)
+        )
         show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 

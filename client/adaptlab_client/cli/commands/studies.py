@@ -53,6 +53,7 @@ from adaptlab_client.cli.waiting import (
     TimeoutOption,
     WaitOption,
     counts,
+    fetched_first,
     leave_unless_succeeded,
     studies_as_ended,
 )
@@ -113,7 +114,9 @@ def create(
         if validate_only:
             print_preview(client.studies.preview(spec), output)
             return
-        study = client.studies.create(spec, idempotency_key=idempotency_key)
+        study = fetched_first(
+            client, spec, lambda: client.studies.create(spec, idempotency_key=idempotency_key)
+        )
         _print_or_wait(client, study, wait=wait, timeout=timeout, output=output)
 
 

@@ -8,11 +8,22 @@ is the address that is connected to, after the name was resolved.
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from adaptlab_services.settings import Network, Settings
+if TYPE_CHECKING:
+    # The process that reads from a hub needs neither settings nor a database.
+    from adaptlab_services.settings import Settings
 
+Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
 LONGEST_URL = 2000
@@ -51,7 +62,7 @@ class AddressRules:
     allows_http: bool = False
 
     @classmethod
-    def of(cls, settings: Settings) -> "AddressRules":
+    def of(cls, settings: "Settings") -> "AddressRules":
         """Return the rules of a server."""
         return cls(settings.webhook_networks, settings.webhook_http == "allowed")
 

@@ -1,0 +1,285 @@
+"""Fetches of models: created, listed, cancelled and tried again."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+from uuid import UUID
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Select, func, insert, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.specs.spec import EvaluationSpec, Label, LabelName, Labels, ResourcesSpec
+from adaptlab.values import Name, Value
+from adaptlab.weights.hub_name import LONGEST, HubName
+from adaptlab_answers.hub import FetchState, HubFetchLinks, HubFetchView, HubPlan
+from adaptlab_answers.paging import Page
+from adaptlab_db.tables import ACTIVE_FETCH_STATES, HubFetch, Project, UploadedFolder, User
+from adaptlab_services import paging
+from adaptlab_services.errors import Absent, StateConflict
+from adaptlab_services.hub.hub_access import HubAccess
+from adaptlab_services.limits import quotas
+from adaptlab_services.models import base_models
+from adaptlab_services.paging import Cursor
+from adaptlab_services.people import access, audit
+from adaptlab_services.people.tokens import Principal
+from adaptlab_services.settings import Settings
+from adaptlab_services.storage import uploads
+
+KIND = "hub fetch"
+MOST_ACTIVE = 10
+"""Limit on the active fetches of an owner."""
+SHOWN_FROM = 20
+"""The newest fetches, of which a page shows those that have not succeeded."""
+AGAIN = ("failed", "cancelled")
+
+
+class NewHubFetch(Value):
+    """A model to fetch from the hub into the model folder `name`.
+
+    `source` is `hub:ORGANISATION/NAME@REVISION`. Unless `imports` is false, the model is then
+    imported as the base model `name`, with the other members. With `plan_only`, no weights are
+    fetched and nothing is left but the plan.
+    """
+
+    name: Name
+    source: Annotated[str, Field(min_length=1, max_length=LONGEST)]
+    imports: bool = True
+    plan_only: bool = False
+    evaluation: EvaluationSpec = EvaluationSpec()
+    resources: ResourcesSpec = ResourcesSpec()
+    labels: Labels = Field(default_factory=dict[LabelName, Label])
+
+
+def create(
+    session: Session, principal: Principal, new: NewHubFetch, settings: Settings
+) -> tuple[HubFetchView, bool]:
+    """Create a fetch; return it, and whether it is new.
+
+    An active fetch of the same source and name is returned again.
+
+    Raises:
+        InvalidSpec: the server fetches nothing, or the source is no name of a model.
+        StateConflict: the name is taken, or the caller has too many active fetches.
+    """
+    project_id = access.to_create(session)
+    _check_on(settings)
+    source = HubName.read(new.source, "/source")
+    # Locked, so that of simultaneous requests for one name the second sees the first.
+    lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
+    session.execute(lock)
+    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    mine = HubFetch.project_id == project_id, HubFetch.name == new.name, active
+    row = session.scalars(select(HubFetch).where(*mine)).one_or_none()
+    if row is not None:
+        if (row.repository, row.revision) != (source.repository, source.revision):
+            raise StateConflict(
+                f"{new.name!r} is being fetched from {_source(row)}. Wait or cancel."
+            )
+        return get(session, row.id), False
+    if not new.plan_only:
+        _check_free(session, project_id, new)
+    count = select(func.count()).select_from(HubFetch).where(active)
+    if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
+        raise StateConflict(
+            f"You have {MOST_ACTIVE} active fetches, the limit. Wait or cancel one."
+        )
+    quotas.check_room(session, principal.user_id, 0)
+    base_model = new.model_dump(mode="json", include={"evaluation", "resources", "labels"})
+    values: dict[str, Any] = {  # columns of several types
+        "id": uuid.uuid4(),
+        "project_id": project_id,
+        "owner_id": principal.user_id,
+        "name": new.name,
+        "endpoint": HubAccess.of(settings, None).hosts.alias,
+        "repository": source.repository,
+        "revision": source.revision,
+        "base_model": base_model if new.imports and not new.plan_only else None,
+        "plan_only": new.plan_only,
+    }
+    session.execute(insert(HubFetch).values(values))
+    audit.note(session, source=str(source), name=new.name)
+    return get(session, values["id"]), True
+
+
+def get(session: Session, fetch_id: UUID) -> HubFetchView:
+    """Return a fetch; raises `Absent`."""
+    row = session.execute(_rows().where(HubFetch.id == fetch_id)).one_or_none()
+    if row is None:
+        raise Absent(KIND, fetch_id)
+    return _view(*row)
+
+
+def page(
+    session: Session, page_size: int = paging.DEFAULT_PAGE_SIZE, page_token: str | None = None
+) -> Page[HubFetchView]:
+    """Return a page of fetches, newest first."""
+    newest = HubFetch.created_at.desc(), HubFetch.id.desc()
+    query = _rows().order_by(*newest).limit(paging.page_limit(page_size))
+    if page_token is not None:
+        query = query.where(_after(paging.read(page_token, "hub_fetches")))
+    rows = session.execute(query).all()
+    shown = rows[: paging.page_limit(page_size) - 1]
+    token = None
+    if len(rows) > len(shown):
+        last: HubFetch = shown[-1].HubFetch
+        token = paging.written(Cursor(last.created_at.isoformat(), str(last.id)), "hub_fetches")
+    return Page(data=tuple(_view(*row) for row in shown), next_page_token=token)
+
+
+def cancel(session: Session, fetch_id: UUID) -> HubFetchView:
+    """Cancel a fetch; one that has ended does not change.
+
+    Raises `Absent` and `Forbidden`.
+    """
+    row = _changeable(session, fetch_id)
+    if row.state in ACTIVE_FETCH_STATES:
+        ended = {"state": "cancelled", "holder": None, "ended_at": func.clock_timestamp()}
+        _update(session, fetch_id, ended)
+        _drop_bytes(session, row.owner_id)
+    return get(session, fetch_id)
+
+
+def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
+    """Try a failed or cancelled fetch again, or one that waits, at once.
+
+    It keeps its commit. Raises `Absent`, `Forbidden`, and `StateConflict` if it has succeeded, or
+    its name was taken since.
+    """
+    row = _changeable(session, fetch_id)
+    now = func.clock_timestamp()
+    if row.state == "pending":
+        _update(session, fetch_id, {"next_attempt_at": now, "failures": 0})
+    elif row.state in AGAIN:
+        new = NewHubFetch(name=row.name, source=_source(row), imports=row.base_model is not None)
+        _check_on(settings)
+        if not row.plan_only:
+            with access.inside(session, row.project_id):
+                _check_free(session, row.project_id, new)
+        again = {"state": "pending", "ended_at": None, "next_attempt_at": now, "failures": 0}
+        _update(session, fetch_id, again | {"code": None, "error": None})
+    elif row.state == "succeeded":
+        raise StateConflict("The fetch has succeeded.", row.state)
+    return get(session, fetch_id)
+
+
+def _check_on(settings: Settings) -> None:
+    if settings.hub == "off":
+        detail = (
+            "This server fetches nothing from a hub: an operator has set ADAPTLAB_HUB=off. Upload "
+            "a folder instead: adaptlab model-folders upload NAME FOLDER."
+        )
+        raise InvalidSpec(Problem("/source", "hub_off", detail))
+
+
+def _check_free(session: Session, project_id: int, new: NewHubFetch) -> None:
+    """Raise `StateConflict` if the name of a folder or base model is taken."""
+    named = UploadedFolder.project_id == project_id, UploadedFolder.name == new.name
+    if session.scalars(select(UploadedFolder.name).where(*named)).one_or_none() is not None:
+        raise StateConflict(
+            f"The model folder {new.name!r} exists. Choose another name, or import that one: "
+            f"adaptlab base-models import {new.name} uploaded/{new.name}."
+        )
+    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    fetched = HubFetch.project_id == project_id, HubFetch.name == new.name, active
+    if session.scalars(select(HubFetch.id).where(*fetched)).one_or_none() is not None:
+        raise StateConflict(f"Another fetch has the name {new.name!r}. Wait for it or cancel it.")
+    if new.imports:
+        base_models.check_free(session, new.name)
+
+
+def _changeable(session: Session, fetch_id: UUID) -> HubFetch:
+    row = session.scalars(
+        select(HubFetch).where(HubFetch.id == fetch_id).with_for_update()
+    ).one_or_none()
+    if row is None:
+        raise Absent(KIND, fetch_id)
+    access.check_change(session, row.owner_id, row.project_id)
+    return row
+
+
+def _drop_bytes(session: Session, owner_id: int) -> None:
+    """Delete what was fetched in part, unless other fetches may need it."""
+    active = HubFetch.owner_id == owner_id, HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    if session.scalars(select(HubFetch.id).where(*active).limit(1)).one_or_none() is None:
+        fetcher = Principal(user_id=owner_id, name="", token_id=0, scopes=(), is_fetcher=True)
+        for upload in uploads.page(session, fetcher).data:
+            uploads.remove(session, fetcher, upload.id)
+
+
+def _update(session: Session, fetch_id: UUID, values: dict[str, Any]) -> None:
+    session.execute(
+        update(HubFetch)
+        .where(HubFetch.id == fetch_id)
+        .values(values)
+        .execution_options(synchronize_session=False)
+    )
+    session.expire_all()
+
+
+def _after(cursor: Cursor) -> ColumnElement[bool]:
+    try:
+        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
+    except ValueError as error:
+        raise paging.bad_token("It belongs to another list.") from error
+    return tuple_(HubFetch.created_at, HubFetch.id) < place
+
+
+def _rows() -> Select[Any, Any, Any]:
+    return (
+        select(HubFetch, Project.name, User.name)
+        .join(Project, Project.id == HubFetch.project_id)
+        .join(User, User.id == HubFetch.owner_id)
+        .execution_options(populate_existing=True)
+    )
+
+
+def _source(row: HubFetch) -> str:
+    return str(HubName(repository=row.repository, revision=row.revision))
+
+
+def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
+    has_folder = row.state == "succeeded" and not row.plan_only
+    return HubFetchView(
+        id=row.id,
+        project=project,
+        owner=owner,
+        name=row.name,
+        source=_source(row),
+        endpoint=row.endpoint,
+        repository=row.repository,
+        revision=row.revision,
+        commit=row.commit,
+        state=cast("FetchState", row.state),
+        bytes_done=row.bytes_done,
+        bytes_total=row.bytes_total,
+        seconds_left=_seconds_left(row),
+        attempts=row.attempts,
+        holder=row.holder,
+        next_attempt_at=row.next_attempt_at if row.state == "pending" else None,
+        code=row.code,
+        error=row.error,
+        plan=None if row.plan is None else HubPlan.model_validate(row.plan),
+        imports=row.base_model is not None,
+        plan_only=row.plan_only,
+        job_id=row.job_id,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        links=HubFetchLinks(
+            self=f"/v1/hub-fetches/{row.id}",
+            folder=f"/v1/model-folders/{row.name}" if has_folder else None,
+            job=None if row.job_id is None else f"/v1/jobs/{row.job_id}",
+        ),
+    )
+
+
+def _seconds_left(row: HubFetch) -> float | None:
+    """Return the time at the rate of this attempt, None before there is one."""
+    if row.state != "running" or row.bytes_total is None or row.begun_at is None:
+        return None
+    gained = row.bytes_done - row.bytes_begun
+    if gained <= 0:
+        return None
+    seconds = (datetime.now(UTC) - row.begun_at).total_seconds()
+    return round(max(0.0, (row.bytes_total - row.bytes_done) * seconds / gained), 1)
