@@ -13,7 +13,7 @@ from peft import (
 from tests.engine.library_models import HEADLESS, architecture
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
 from tests.engine.peft_adapters import METHODS, drawn, exported, loaded, written
-from tests.engine.published import Pair, gpt2, llama, pair
+from tests.engine.published import gpt2, llama, pair
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
