@@ -1,6 +1,7 @@
 """A file of one's own, from the upload to a comparison of methods on it."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,10 @@ def test_an_encoder_classifies_by_a_head(client: Client, uploaded: str, model_ro
     scores = {e.attached: e.correct / e.total for e in client.jobs.evaluations(adapted.id)}
     assert scores[True] > scores[False]
     (checkpoint,) = client.jobs.checkpoints(adapted.id)
-    with pytest.raises(InvalidRequest, match=r"the mean of the states"):
-        client.checkpoints.export(checkpoint, model_root / "adapters" / "of-a-head")
+    exported = model_root / "adapters" / "of-a-head"
+    client.checkpoints.export(checkpoint, exported)
+    config = json.loads((exported / "adapter_config.json").read_text())
+    assert (config["task_type"], config["modules_to_save"]) == ("TOKEN_CLS", ["classifier"])
     words = without(CLASSIFICATION, label=WORDS, tokens={"longest": 30})
     with pytest.raises(InvalidRequest, match=r"score: head"):
         client.jobs.submit({**spec, "task": words})
