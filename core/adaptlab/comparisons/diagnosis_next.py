@@ -262,13 +262,13 @@ def attention_controls() -> tuple[str, ...]:
 def rivals() -> tuple[str, ...]:
     """Return methods without a restriction that follow a budget.
 
-    Those that can change attention come first. Those that add content of their own, such as
-    demonstrations, are not among them: what they show is another question.
+    Those that can change attention come first, the most used before others. Those that add content
+    of their own, such as demonstrations, are not among them: what they show is another question.
     """
     every = [(name, METHODS.get(name)) for name in METHODS.names()]
     free = [
-        (method.first_layer_attention != "can_change", name)
+        (method.first_layer_attention != "can_change", method.place, name)
         for name, method in every
         if method.size_knob is not None and not method.restriction and not method.moves_content
     ]
-    return tuple(name for _, name in sorted(free))
+    return tuple(name for *_, name in sorted(free))

@@ -27,7 +27,7 @@ class C3a(SizedAtSites):
     reference: ClassVar[str] = "Chen et al. (ACL 2025)"
     size_knob: ClassVar[str | None] = "parts"
     default_learning_rate: ClassVar[float] = 0.4
-    learning_rate_range: ClassVar[tuple[float, float]] = (2e-2, 20.0)
+    learning_rate_range: ClassVar[tuple[float, float]] = (2e-2, 10.0)
     large_base_rates: ClassVar[LearningRates | None] = LearningRates(0.1, (6e-3, 2.0))
 
     name: Literal["c3a"] = "c3a"
