@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
 from tests.folders import a_sentence_encoder
-from tests.pages.visitors import Visitor, a_visitor, unfold
+from tests.pages.visitors import Visitor, a_visitor
 from tests.texts import a_word_piece_tokeniser, reviews
 
 from adaptlab_client import Client
@@ -116,7 +116,7 @@ def succeeds(page: Page) -> None:
 def loaded(page: Page) -> None:
     """Wait until all pictures in the page have come."""
     page.evaluate("window.scrollTo(0, 0)")
-    page.wait_for_function("[...document.images].every((one) => one.complete)")
+    page.wait_for_load_state("networkidle")
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def import_the_model(film: Film) -> None:
 def choose(film: Film) -> None:
     """Fill in the form of the study: a head, four methods, few steps."""
     page = film.page
-    budget, longest, steps = (14600, 80, 40) if film.is_real else (200, 30, 4)
+    budget, longest, steps = (14600, 80, 40) if film.is_real else (200, 30, 10)
     page.get_by_label("Name", exact=True).fill("opinions")
     for base in page.locator('[name="/base_models"]').all():
         base.set_checked(base.get_attribute("value") == "encoder")
@@ -177,17 +177,16 @@ def choose(film: Film) -> None:
     page.get_by_label("Label", exact=True).fill('{"field": "opinion"}')
     page.get_by_label("Tokens", exact=True).fill(json.dumps({"longest": longest}))
     for method, is_in in (
-        ("Frozen base", False),
-        ("Full fine-tuning", False),
         ("Head only", True),
         ("IA3", True),
+        ("Soft prompt", False),
     ):
         page.get_by_label(method, exact=True).set_checked(is_in)
     page.get_by_label("Budgets", exact=True).fill(f"{budget}")
-    unfold(page, "Training and tuning")
+    training = page.locator("details", has=page.get_by_label("Steps"))
+    training.last.evaluate("folded => { folded.open = true; }")
     page.get_by_label("Steps").fill(f"{steps}")
     page.get_by_label("Batch size").fill("8")
-    page.get_by_label("Trials").fill("2")
     expect(page.locator("#told")).to_contain_text("4 jobs, 4 of them new")
     page.evaluate("window.scrollTo(0, 0)")
     film.take("film-2-plan")

@@ -174,7 +174,7 @@ def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing
     page.get_by_role("combobox", name="Base model").fill("watched")
     page.get_by_label("Maximum trainable parameters").fill("4096")
     page.get_by_role("button", name="Recommend").click()
-    expect(page.locator(".lead")).to_contain_text("within 4,096 parameters")
+    expect(page.locator(".lead")).to_contain_text("No measured method works")
     expect(page.locator("#thin li").first).to_be_visible()
     page.locator("#settle tbody").get_by_role("button", name="Submit").first.click()
     page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
