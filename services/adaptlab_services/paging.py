@@ -5,13 +5,19 @@ import binascii
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
+from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import ColumnElement, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
 
 from adaptlab.errors import InvalidSpec, Problem
 
 T = TypeVar("T")
+SqlTime = InstrumentedAttribute[datetime]
+SqlId = InstrumentedAttribute[UUID]
 
 DEFAULT_PAGE_SIZE = 50
 LARGEST_PAGE_SIZE = 200
@@ -31,6 +37,18 @@ class Cursor:
         if len(self.id) > LONGEST_NUMBER or not self.id.isdecimal():
             raise bad_token("It belongs to another list.")
         return int(self.id)
+
+    def older(self, created_at: SqlTime, identity: SqlId) -> ColumnElement[bool]:
+        """Return the condition of rows after this one, newest first.
+
+        Raises:
+            InvalidSpec: the cursor is not one of such a list.
+        """
+        try:
+            place = tuple_(datetime.fromisoformat(self.key), UUID(self.id))
+        except ValueError as error:
+            raise bad_token("It belongs to another list.") from error
+        return tuple_(created_at, identity) < place
 
 
 def page_limit(page_size: int) -> int:

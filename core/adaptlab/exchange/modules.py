@@ -3,10 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from adaptlab.plugins.shapes import ModelShape, Site
 from adaptlab.weights.huggingface import PublishedFamily, PublishedTensor
 from adaptlab.weights.library_tensors import HEAD
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,17 @@ class ConfiguredModel:
         wanted = set(chosen)
         others = {end for name in self.modules.keys() - wanted for end in name_ends(name)}
         return sorted({next(e for e in name_ends(name) if e not in others) for name in wanted})
+
+    def exceptions(self, values: Mapping[str, N], usual: N) -> dict[str, N]:
+        """Return the values other than the usual one, by ends of names.
+
+        `values` are by the names of modules.
+        """
+        by_value: dict[N, list[str]] = {}
+        for name, value in values.items():
+            if value != usual:
+                by_value.setdefault(value, []).append(name)
+        return {end: value for value, names in by_value.items() for end in self.patterns(names)}
 
 
 def name_ends(name: str) -> Iterator[str]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-_EFFORT = "it is a point of LoRA's learning rate and alpha, which tuning finds"
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "dora": ("It is lora with `dora: true`.", "lora"),
     "rslora": ("It is lora with `scaling: rank_stabilised`.", "lora"),
     "qlora": ("It is lora with `base_weights: nf4`.", "lora"),
-    "lora_plus": (f"A ratio c of rates is lora with alpha times c under Adam: {_EFFORT}.", "lora"),
+    "lora_plus": ("Under Adam, a ratio c of rates is lora with alpha times c.", "lora"),
     "bone": ("It is miss with `bat: true`.", "miss"),
     "prompt_tuning": ("It is soft_prompt.", "soft_prompt"),
     "p_tuning": ("P-tuning v2 is prefix_tuning; v1 is not here.", "prefix_tuning"),

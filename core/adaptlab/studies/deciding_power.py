@@ -1,6 +1,6 @@
 """Warnings about a plan whose seeds or test items decide little."""
 
-from math import sqrt
+from math import ceil, sqrt
 from statistics import NormalDist
 
 from adaptlab.figures import counted
@@ -32,7 +32,7 @@ def few_items(items: int, methods: int) -> tuple[str, ...]:
     """
     if methods < 2 or not items or (least := decidable(items, methods)) <= COARSE:
         return ()
-    needed = next(n for n in range(items, 10**6, 10) if decidable(n, methods) <= COARSE)
+    needed = ceil(items * (least / COARSE) ** 2)
     return (
         f"{items:,} test items rarely decide differences below about {100 * least:.0f} points, "
         f"however many seeds there are. For {100 * COARSE:.0f} points it takes about {needed:,}: "

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from adaptlab.statistics import PairedDifference, Scores, paired_difference
 from adaptlab.statistics.intervals import Interval, mean_interval
+from adaptlab.statistics.pairs import shared_seeds
 from adaptlab_services.comparisons.comparison_rows import ComparedRow
 from adaptlab_services.results.scored_jobs import ScoredJob, scored_jobs
 
@@ -150,7 +151,7 @@ def _pairs(
             continue
         assert ours is not None
         assert theirs is not None
-        shared = [seed for seed in theirs.seeds if seed in ours.seeds]
+        shared = shared_seeds(theirs, ours)
         if shared:
             yield _items(job, ours, theirs, shared)
 

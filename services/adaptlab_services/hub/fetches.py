@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 from uuid import UUID
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Select, func, insert, select, tuple_, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -118,7 +118,9 @@ def page(
     newest = HubFetch.created_at.desc(), HubFetch.id.desc()
     query = _rows().order_by(*newest).limit(paging.page_limit(page_size))
     if page_token is not None:
-        query = query.where(_after(paging.read(page_token, "hub_fetches")))
+        query = query.where(
+            paging.read(page_token, "hub_fetches").older(HubFetch.created_at, HubFetch.id)
+        )
     rows = session.execute(query).all()
     shown = rows[: paging.page_limit(page_size) - 1]
     token = None
@@ -216,14 +218,6 @@ def _update(session: Session, fetch_id: UUID, values: dict[str, Any]) -> None:
         .execution_options(synchronize_session=False)
     )
     session.expire_all()
-
-
-def _after(cursor: Cursor) -> ColumnElement[bool]:
-    try:
-        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
-    except ValueError as error:
-        raise paging.bad_token("It belongs to another list.") from error
-    return tuple_(HubFetch.created_at, HubFetch.id) < place
 
 
 def _rows() -> Select[Any, Any, Any]:

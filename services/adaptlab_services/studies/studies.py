@@ -5,10 +5,9 @@ import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, null, select, tuple_, update
+from sqlalchemy import func, null, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -248,7 +247,7 @@ def page(
         belongs = select(StudyJob.study_id).where(StudyJob.job_id == job_id)
         query = query.where(Study.id.in_(belongs))
     if page_token is not None:
-        query = query.where(_after(paging.read(page_token, *question)))
+        query = query.where(paging.read(page_token, *question).older(Study.created_at, Study.id))
     query = query.order_by(Study.created_at.desc(), Study.id.desc())
     rows = session.execute(query.limit(paging.page_limit(page_size))).all()
     shown = rows[: paging.page_limit(page_size) - 1]
@@ -548,11 +547,3 @@ def _preview_question(
         question=cost,
         warnings=warnings,
     )
-
-
-def _after(cursor: Cursor) -> ColumnElement[bool]:
-    try:
-        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
-    except ValueError as error:
-        raise paging.bad_token("It belongs to another list.") from error
-    return tuple_(Study.created_at, Study.id) < place

@@ -2,12 +2,10 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Annotated, Any, cast
-from uuid import UUID
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Select, delete, func, insert, select, tuple_
+from sqlalchemy import Select, delete, func, insert, select
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -189,7 +187,9 @@ def deliveries(
     row = WebhookDelivery
     query = select(row).where(row.webhook_id == webhook_id)
     if page_token is not None:
-        query = query.where(_after(paging.read(page_token, *question)))
+        query = query.where(
+            paging.read(page_token, *question).older(WebhookDelivery.created_at, WebhookDelivery.id)
+        )
     newest = query.order_by(row.created_at.desc(), row.id.desc())
     rows = session.scalars(newest.limit(paging.page_limit(page_size))).all()
     shown = rows[: paging.page_limit(page_size) - 1]
@@ -213,14 +213,6 @@ def _check_url(url: str, rules: AddressRules) -> None:
         rules.check_url(url)
     except AddressRefused as error:
         raise InvalidSpec(Problem("/url", "refused_address", str(error))) from error
-
-
-def _after(cursor: Cursor) -> ColumnElement[bool]:
-    try:
-        place = tuple_(datetime.fromisoformat(cursor.key), UUID(cursor.id))
-    except ValueError as error:
-        raise paging.bad_token("It belongs to another list.") from error
-    return tuple_(WebhookDelivery.created_at, WebhookDelivery.id) < place
 
 
 def _rows() -> Select[Any, Any, Any]:

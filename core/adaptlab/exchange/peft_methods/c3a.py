@@ -43,16 +43,13 @@ def to_peft(
                 f"{site.inputs}, and these have {block} rows."
             )
     usual = max(sizes.values())
-    others = {name: block for name, block in sizes.items() if block != usual}
-    ends: dict[str, JsonValue] = {
-        end: size for size in {*others.values()} for end in _ends(model, others, size)
+    pattern = model.exceptions(sizes, usual)
+    config: dict[str, JsonValue] = {
+        "block_size": usual,
+        "block_size_pattern": {**pattern},
+        "bias": "none",
     }
-    config: dict[str, JsonValue] = {"block_size": usual, "block_size_pattern": ends, "bias": "none"}
     return FORM.written(method, model, tensors, config)
-
-
-def _ends(model: ConfiguredModel, sizes: Mapping[str, int], size: int) -> list[str]:
-    return model.patterns(name for name, block in sizes.items() if block == size)
 
 
 class C3aMembers(TargetedMembers):

@@ -3,17 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import TypeVar
 
 import numpy as np
-from pydantic import JsonValue
 
 from adaptlab.exchange.modules import ConfiguredModel, Module
 from adaptlab.exchange.peft_tensors import MODULES
 from adaptlab.exchange.plugins import PEFT_FORMS, BaseTensors, Numbers, PeftForm
 from adaptlab.methods.lora import Lora
-
-N = TypeVar("N", int, float)
 
 A, B, MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
@@ -57,8 +53,10 @@ def to_peft(
             "peft_type": "LORA",
             "r": usual_rank,
             "lora_alpha": usual_alpha,
-            "rank_pattern": _pattern(model, {n: r for n, (r, _) in sizes.items()}, usual_rank),
-            "alpha_pattern": _pattern(model, {n: a for n, (_, a) in sizes.items()}, usual_alpha),
+            "rank_pattern": {**model.exceptions({n: r for n, (r, _) in sizes.items()}, usual_rank)},
+            "alpha_pattern": {
+                **model.exceptions({n: a for n, (_, a) in sizes.items()}, usual_alpha)
+            },
             "target_modules": [*model.patterns(adapted)],
             "fan_in_fan_out": any(model.modules[name].transposed for name in adapted),
             "use_rslora": method.scaling == "rank_stabilised",
@@ -68,15 +66,6 @@ def to_peft(
         },
         written,
     )
-
-
-def _pattern(model: ConfiguredModel, values: Mapping[str, N], usual: N) -> dict[str, JsonValue]:
-    """Return the values other than the usual one, by ends of names of modules."""
-    by_value: dict[N, list[str]] = {}
-    for name, value in values.items():
-        if value != usual:
-            by_value.setdefault(value, []).append(name)
-    return {end: value for value, names in by_value.items() for end in model.patterns(names)}
 
 
 def _row_norms(module: Module, tensors: Mapping[str, Numbers], base: BaseTensors) -> Numbers:
