@@ -1,8 +1,10 @@
 """Small datasets of records, and tasks over them."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,9 @@ def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> byt
     return tokenizer.to_str().encode()
 
 
+SPECIAL_PIECES = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MOST_PIECES = 200
+_NORMALISER, _PRE_TOKENISER = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
 MASK_OF_PIECES = 3
 """The mask of tokenisers of word pieces."""
 
@@ -164,22 +169,49 @@ MASK_OF_PIECES = 3
 def a_word_piece_tokeniser(texts: Iterable[str]) -> bytes:
     """Return a `tokenizer.json` of word pieces, learned from texts.
 
-    Token 1 begins every text and token 2 ends one.
+    Token 1 begins every text and token 2 ends one. The library's trainer numbers pieces, and breaks
+    ties, in the order of a hash table, which differs from call to call.
     """
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = Tokenizer(models.WordPiece(_pieces(texts), unk_token="[UNK]"))
+    tokenizer.add_special_tokens([*SPECIAL_PIECES])
+    tokenizer.normalizer = _NORMALISER
+    tokenizer.pre_tokenizer = _PRE_TOKENISER
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=200,
-        special_tokens=["[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     return tokenizer.to_str().encode()
+
+
+def _pieces(texts: Iterable[str]) -> dict[str, int]:
+    """Return special tokens, letters, and what frequent pairs of pieces make."""
+    normal = (_NORMALISER.normalize_str(text) for text in texts)
+    words = Counter(word for one in normal for word, _ in _PRE_TOKENISER.pre_tokenize_str(one))
+    split = {word: [word[0], *(f"##{letter}" for letter in word[1:])] for word in words}
+    letters = sorted({piece for parts in split.values() for piece in parts})
+    pieces = dict.fromkeys([*SPECIAL_PIECES, *letters])
+    while len(pieces) < MOST_PIECES:
+        pairs = Counter[tuple[str, str]]()
+        for word, parts in split.items():
+            for pair in pairwise(parts):
+                pairs[pair] += words[word]
+        if not pairs:
+            break
+        first, second = max(pairs, key=lambda pair: (pairs[pair], pair))
+        made = first + second.removeprefix("##")
+        pieces[made] = None
+        split = {word: _merged(parts, first, second, made) for word, parts in split.items()}
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
+def _merged(parts: list[str], first: str, second: str, made: str) -> list[str]:
+    found: list[str] = []
+    for part in parts:
+        if found and (found[-1], part) == (first, second):
+            found[-1] = made
+        else:
+            found.append(part)
+    return found
 
 
 def adaptation_of(folder: PlacedFolder, data: Stored, **members: Any) -> ResolvedAdapt:

@@ -53,9 +53,9 @@ def folder_maker(
 
     def folder(name: str) -> PlacedFolder:
         if name not in made:
+            torch.manual_seed(3)
             model = {**HEADLESS, **MODELS, **more}[name]()
             model.resize_token_embeddings(VOCABULARY)
-            torch.manual_seed(4)  # resizing draws or does not, by the rounding of a covariance
             for parameter in model.parameters():
                 if parameter.dim() > 1:  # norms and biases stay as they are
                     parameter.data = 0.3 * torch.randn_like(parameter)
