@@ -246,13 +246,14 @@ def broker_url(own_broker_url: str) -> Iterator[str]:
 def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
     """Settings for the test's own database, broker and data directory."""
     # Tests call the planner of questions and the courier: their own looks would be among counted
-    # statements.
+    # statements. Those of the fetcher would too, and it would ask the real hub.
     return Settings(
         database_url=database_url,
         broker_url=broker_url,
         data_dir=tmp_path,
         question_seconds=3600,
         sweep_seconds=3600,
+        hub="off",
     )
 
 

@@ -166,7 +166,11 @@ class Hub:
 
     def settings(self, settings: Settings, **changes: Any) -> Settings:
         """The settings of a server that uses this hub."""
-        own = {"hub_endpoint": self.url, "hub_hosts": (self.cdn.removeprefix("http://"),)}
+        own = {
+            "hub": "on",
+            "hub_endpoint": self.url,
+            "hub_hosts": (self.cdn.removeprefix("http://"),),
+        }
         return settings.model_copy(update=own | changes)
 
     def names(self, host: str = "hub") -> list[str]:

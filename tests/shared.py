@@ -39,4 +39,5 @@ def shared_settings(
         data_dir=tmp_path_factory.mktemp("shared"),
         question_seconds=3600,  # as in `settings`
         sweep_seconds=3600,
+        hub="off",
     )

@@ -1,7 +1,10 @@
-"""A limit on how often something is done in one process."""
+"""How often something is done in one process, and when it is done again."""
 
+import random
 import threading
 import time
+from dataclasses import dataclass
+from datetime import timedelta
 
 
 class Pace:
@@ -20,3 +23,20 @@ class Pace:
                 return False
             self._next = now + self._seconds
             return True
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses after failed attempts: exponential, with jitter."""
+
+    first: timedelta
+    factor: int
+    longest: timedelta
+
+    def after(self, failures: int) -> timedelta:
+        """Return a pause between half and all of what so many failures make.
+
+        The draw leaves the generator that others in the process use as it is.
+        """
+        pause = min(self.first * self.factor ** max(0, failures - 1), self.longest)
+        return pause * random.SystemRandom().uniform(0.5, 1)

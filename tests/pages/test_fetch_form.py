@@ -3,6 +3,7 @@
 import html
 import re
 
+import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 from sqlalchemy.orm import Session, sessionmaker
@@ -17,6 +18,13 @@ from adaptlab_services.settings import Settings
 
 PAGE = "/base-models"
 FORM = {"source": "lab/tiny@v1", "name": "tiny"}
+
+
+@pytest.fixture
+def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a server that may fetch, and whose fetcher does not run."""
+    monkeypatch.setattr("adaptlab_services.hub.fetcher.Fetcher.start", lambda _: None)
+    return settings.model_copy(update={"hub": "on"})
 
 
 def post(client: TestClient, path: str, **fields: str) -> int:

@@ -39,7 +39,7 @@ from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 from adaptlab_services.webhooks import due_deliveries as claims
 from adaptlab_services.webhooks import sending
-from adaptlab_services.webhooks.due_deliveries import MOST_ATTEMPTS, delay_after
+from adaptlab_services.webhooks.due_deliveries import DELAYS, MOST_ATTEMPTS
 from adaptlab_services.webhooks.signing import new_secret
 from adaptlab_stack.ports import HeldPort
 
@@ -173,7 +173,7 @@ def test_after_the_last_attempt_a_message_has_failed(
 
 
 def test_pauses_grow_and_are_not_equal() -> None:
-    seconds = [[delay_after(n).total_seconds() for _ in range(20)] for n in range(1, 10)]
+    seconds = [[DELAYS.after(n).total_seconds() for _ in range(20)] for n in range(1, 10)]
     for number, pauses in enumerate(seconds):
         longest = min(10 * 4**number, 6 * 3600)
         assert longest / 2 <= min(pauses) <= max(pauses) <= longest

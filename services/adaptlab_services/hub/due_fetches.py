@@ -1,6 +1,5 @@
 """Fetches that are due: taken by one process at a time, and recorded."""
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,15 +11,15 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab.weights.hub_name import HubName
 from adaptlab_db.tables import ACTIVE_FETCH_STATES, HubFetch
+from adaptlab_services.pace import Backoff
 
 HOLD = timedelta(seconds=30)
 """How long a process keeps a fetch without a sign of life."""
 MOST_FAILURES = 8
 """Attempts in a row that bring nothing before a fetch has failed."""
-FIRST_DELAY = timedelta(seconds=5)
-FACTOR = 3
 LONGEST_DELAY = timedelta(minutes=30)
 """Also the longest wait that a hub can ask for."""
+DELAYS = Backoff(timedelta(seconds=5), 3, LONGEST_DELAY)
 KEPT_DAYS = 90
 """Days for which ended fetches are kept."""
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended('adaptlab.hub', 0))")
@@ -120,7 +119,7 @@ def wait(
     if failures >= MOST_FAILURES:
         fail(session, claimed, code, error)
         return
-    delay = _delay(failures) if seconds is None else timedelta(seconds=seconds)
+    delay = DELAYS.after(failures) if seconds is None else timedelta(seconds=seconds)
     values = {"state": "pending", "holder": None, "code": code, "error": error}
     due = func.clock_timestamp() + min(delay, LONGEST_DELAY)
     _change(session, claimed, values | {"failures": failures, "next_attempt_at": due})
@@ -172,9 +171,3 @@ def _mine(fetch_id: UUID, number: int) -> Any:  # an update, whose type says not
 
 def _held() -> dict[str, Any]:
     return {"next_attempt_at": func.clock_timestamp() + HOLD}
-
-
-def _delay(failures: int) -> timedelta:
-    """Return the pause after a failed attempt: exponential, with jitter."""
-    longest = min(FIRST_DELAY * FACTOR ** max(0, failures - 1), LONGEST_DELAY)
-    return longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load, protects nothing

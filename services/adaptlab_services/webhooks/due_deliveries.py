@@ -1,6 +1,5 @@
 """Deliveries that are due: taken by one worker at a time, and recorded."""
 
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from sqlalchemy.orm import Session, aliased
 
 from adaptlab_answers.webhooks import MessageType
 from adaptlab_db.tables import Webhook, WebhookDelivery
+from adaptlab_services.pace import Backoff
 from adaptlab_services.webhooks.sending import DeliveryOutcome
 
 MOST_ATTEMPTS = 10
-FIRST_DELAY = timedelta(seconds=10)
-FACTOR = 4
-LONGEST_DELAY = timedelta(hours=6)
+DELAYS = Backoff(timedelta(seconds=10), 4, timedelta(hours=6))
+"""About 10 s, 40 s, 160 s and so on, up to 6 hours."""
 HOLD = timedelta(minutes=5)
 """How long a worker has for an attempt; after that another one may try."""
 MOST_AT_ONCE = 200
@@ -117,15 +116,6 @@ def record(session: Session, claimed: ClaimedDelivery, outcome: DeliveryOutcome)
     )
 
 
-def delay_after(number: int) -> timedelta:
-    """Return the pause after a failed attempt: exponential, with jitter.
-
-    It is between half and all of 10 s, 40 s, 160 s and so on, up to 6 hours.
-    """
-    longest = min(FIRST_DELAY * FACTOR ** (number - 1), LONGEST_DELAY)
-    return longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load, protects nothing
-
-
 def forget_old(session: Session) -> int:
     """Delete ended deliveries after `KEPT_DAYS`; return their number."""
     old = WebhookDelivery.ended_at < func.clock_timestamp() - timedelta(days=KEPT_DAYS)
@@ -162,4 +152,4 @@ def _ended(number: int, outcome: DeliveryOutcome) -> dict[str, Any]:
         return values | {"state": "delivered", "ended_at": func.clock_timestamp()}
     if number >= MOST_ATTEMPTS:
         return values | {"state": "failed", "ended_at": func.clock_timestamp()}
-    return values | {"next_attempt_at": func.clock_timestamp() + delay_after(number)}
+    return values | {"next_attempt_at": func.clock_timestamp() + DELAYS.after(number)}
