@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.engine.image_models import IMAGES
 from tests.engine.library_models import HEADLESS, MASK, MODELS, WINDOW
-from tests.engine.making import qwen3
+from tests.engine.making import SMALL_OF_EACH, adaptation, qwen3
 from tests.engine.published import Pair, pair
 from tests.engine.published_table import EVERY_MODEL, sites_of
 from torch import Tensor
@@ -41,6 +41,7 @@ from adaptlab.methods.soft_prompt import SoftPrompt
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.method import Method
 from adaptlab.specs.base_models import BaseModelFacts
+from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.weights.huggingface import PublishedFamily
@@ -196,6 +197,18 @@ def test_every_position_of_an_encoder_sees_all_others(name: str, method: Method,
     both = pair(MODELS[name], tmp_path, double=False)
     before, after = with_both_last_tokens(both, method)
     assert (before - after).abs().amax((0, 1, 3)).min() > 1e-3
+
+
+def test_learned_positions_that_stand_in_every_item_cost_as_much_as_its_tokens():
+    """A library's model reads them with the content; ours computes them once for all items."""
+    flops = {
+        (family, length): work(adaptation(method, family=SMALL_OF_EACH[family]).spec).training.flops
+        for family in ("transformers", "minigpt")
+        for length in (1, 41)
+        for method in [{"name": "soft_prompt", "length": length}]
+    }
+    assert flops["transformers", 41] > 3.5 * flops["transformers", 1]
+    assert flops["minigpt", 41] < 2 * flops["minigpt", 1]
 
 
 @pytest.mark.parametrize("name", ENCODERS)

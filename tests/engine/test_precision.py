@@ -30,10 +30,10 @@ from adaptlab.engine.training.loss import mean_losses
 from adaptlab.engine.training.optim import AdamW
 from adaptlab.engine.training.passes import passes
 from adaptlab.errors import InvalidSpec
-from adaptlab.running import bfloat16_cost as bfloat16_cost_module
+from adaptlab.running import product_speed as product_speed_module
 from adaptlab.running import run as run_module
-from adaptlab.running.bfloat16_cost import chosen_precision
 from adaptlab.running.meter import Clock
+from adaptlab.running.product_speed import ProductSpeed, chosen_precision
 from adaptlab.runs.events import ReplicatesDecided, Started
 from adaptlab.specs.resolve import resolve
 
@@ -178,9 +178,9 @@ def a_plan(precision: str) -> Plan:
     ("cost", "expected"), [(0.5, "bfloat16"), (0.95, "float32"), (14.0, "float32")]
 )
 def test_auto_never_chooses_a_slower_precision(cost: float, expected: str) -> None:
-    assert chosen_precision(a_plan("auto"), cost) == expected
+    assert chosen_precision(a_plan("auto"), ProductSpeed(1.0, cost)) == expected
     assert chosen_precision(a_plan("auto"), None) == "float32", "nothing was measured"
-    assert chosen_precision(a_plan("bfloat16"), cost) == "bfloat16"  # as asked
+    assert chosen_precision(a_plan("bfloat16"), ProductSpeed(1.0, cost)) == "bfloat16"  # as asked
 
 
 def test_a_run_measures_the_cost_of_bfloat16_and_records_what_auto_became(
@@ -191,10 +191,12 @@ def test_a_run_measures_the_cost_of_bfloat16_and_records_what_auto_became(
     for cost in (0.5, 3.0):
         observer, folder = Remembering(), tmp_path / str(cost)
         folder.mkdir()
-        monkeypatch.setattr(run_module, "bfloat16_cost", lambda plan, clock, cost=cost: cost)
+        speed = ProductSpeed(50.0, cost)
+        monkeypatch.setattr(run_module, "product_speed", lambda plan, clock, speed=speed: speed)
         run(spec, (), folder, observer, "cpu")
         (started,) = observer.of(Started)
-        assert started.environment.bfloat16_cost == cost
+        measured = started.environment
+        assert (measured.product_gflops, measured.bfloat16_cost) == (50.0, cost)
         seen[cost] = started.environment.precision
     assert seen == {0.5: "bfloat16", 3.0: "float32"}
 
@@ -205,14 +207,16 @@ def test_the_measured_product_is_the_largest_of_the_model(monkeypatch: pytest.Mo
 
     def seconds(x: torch.Tensor, matrix: torch.Tensor, clock: Clock) -> float:
         sizes.append((*x.shape, *matrix.shape))
-        return 3.0 if x.dtype == torch.bfloat16 else 1.0
+        return 3e-6 if x.dtype == torch.bfloat16 else 1e-6
 
-    bfloat16_cost_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(bfloat16_cost_module, "_seconds", seconds)
+    product_speed_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(product_speed_module, "_seconds", seconds)
     plan = a_plan("auto")
-    assert bfloat16_cost_module.bfloat16_cost(plan, None) is None, "nothing to measure with"
-    assert bfloat16_cost_module.bfloat16_cost(plan, perf_counter) == 3.0
-    assert len(sizes) == 4, "one round is enough if it is clearly slower"
+    assert product_speed_module.product_speed(plan, None) is None, "nothing to measure with"
+    speed = product_speed_module.product_speed(plan, perf_counter)
     rows = 3 * plan.task.sequence_length()
+    assert speed is not None
+    assert (speed.gflops, speed.bfloat16_cost) == pytest.approx((4 * rows * 12 * 48 / 1e3, 3.0))
+    assert len(sizes) == 4, "one round is enough if it is clearly slower"
     assert set(sizes) <= {(rows, 12, 48, 12), (rows, 48, 12, 48)}
-    bfloat16_cost_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    product_speed_module._measured.cache_clear()  # pyright: ignore[reportPrivateUsage]

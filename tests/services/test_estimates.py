@@ -87,6 +87,19 @@ def test_nothing_measured_is_a_guess_and_says_so(sessions: Sessions) -> None:
     assert "Guessed" in found.explanation
 
 
+def test_a_guess_goes_by_the_products_of_the_queues_latest_machine(sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        unknown = asked(session, lora()).seconds
+        job_id = a_job(session, a_pretrain_spec(), state="succeeded")
+        attempt = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id)).one()
+        attempt.environment = an_environment(product_gflops=CPU.flops / 1e11).model_dump()
+        session.flush()
+        assert asked(session, lora()).seconds > 1.5 * unknown
+        attempt.environment = an_environment(product_gflops=CPU.flops / 1e9).model_dump()
+        session.flush()
+        assert asked(session, lora()).seconds == unknown
+
+
 def test_the_same_job_again_takes_what_it_took(sessions: Sessions) -> None:
     with sessions.begin() as session:
         measured(session, lora(), 20.0, evaluation_seconds=3.0)
@@ -162,7 +175,7 @@ def test_many_jobs_are_estimated_as_each_alone_and_with_no_more_queries(
             )
     assert [one.basis for one in together[:5]] == ["family", "kind", "kind", "kind", "default"]
     assert together == (*alone,) * 10
-    assert len(sent) <= 3, "one for each way of being alike"
+    assert len(sent) <= 4, "one for each way of being alike, and one for a queue without runs"
 
 
 def test_a_run_in_another_precision_is_of_another_kind(sessions: Sessions) -> None:

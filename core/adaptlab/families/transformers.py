@@ -244,6 +244,9 @@ class Transformers(PublishedFamily):
     def attends_to_all(self) -> bool:
         return self.is_encoder
 
+    def places_learned(self) -> bool:
+        return True
+
     def predicts_in_place(self) -> bool:
         return self.fills_in()
 

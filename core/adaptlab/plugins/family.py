@@ -116,6 +116,13 @@ class Family(DescribedFields, ABC):
         """
         return (0, 0)
 
+    def places_learned(self) -> bool:
+        """Return True if learned positions stand in every item's sequence.
+
+        They then cost as much as tokens; otherwise attention alone reads them.
+        """
+        return False
+
     def positions_of(self, tokens: int) -> int:
         """Return the number of content positions that some tokens take."""
         return tokens

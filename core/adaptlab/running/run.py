@@ -28,10 +28,10 @@ from adaptlab.engine.training.chunks import memory_limit
 from adaptlab.engine.training.initial_tensors import initial_trainables
 from adaptlab.engine.training.train import Training
 from adaptlab.errors import TrainingDiverged, TrainingStopped
-from adaptlab.running.bfloat16_cost import bfloat16_cost, chosen_precision
 from adaptlab.running.capture import capture_attention
 from adaptlab.running.importing import AS_FOUND, adapted_model, imported_model
 from adaptlab.running.meter import Clock, Meter
+from adaptlab.running.product_speed import ProductSpeed, chosen_precision, product_speed
 from adaptlab.running.transfer import carried
 from adaptlab.runs.events import (
     Environment,
@@ -106,9 +106,9 @@ def _started(plan: Plan, observer: Observer, clock: Clock | None) -> Plan:
         check_rounds(plan.device)
     if plan.spec.quantises:
         nf4.check_device(plan.device)
-    cost = bfloat16_cost(plan, clock)
-    plan = replace(plan, chosen=chosen_precision(plan, cost))
-    observer.emit(Started(environment=_environment(plan, cost), replicates=plan.replicates))
+    speed = product_speed(plan, clock)
+    plan = replace(plan, chosen=chosen_precision(plan, speed))
+    observer.emit(Started(environment=_environment(plan, speed), replicates=plan.replicates))
     return plan
 
 
@@ -240,11 +240,12 @@ def _capture(
         observer.emit(captured)
 
 
-def _environment(plan: Plan, cost: float | None) -> Environment:
+def _environment(plan: Plan, speed: ProductSpeed | None) -> Environment:
     return Environment(
         device=str(plan.device),
         precision=plan.precision,
-        bfloat16_cost=None if cost is None else round(cost, 2),
+        bfloat16_cost=None if speed is None else round(speed.bfloat16_cost, 2),
+        product_gflops=None if speed is None else round(speed.gflops, 1),
         compiled=are_compiled(plan.dtype, plan.device),
         threads=torch.get_num_threads(),
         torch_version=torch.__version__,

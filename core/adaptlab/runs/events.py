@@ -80,7 +80,8 @@ class Environment(Value):
     """The hardware and software of a run, stored with every attempt.
 
     `bfloat16_cost` is the time of a matrix product of the model in bfloat16 divided by that in
-    float32, measured on a CPU when the run began. `allocation` is null for a worker outside of
+    float32, and `product_gflops` the billions of operations per second of that in float32, both
+    measured on a CPU when the run began. `allocation` is null for a worker outside of
     batch jobs.
     """
 
@@ -90,6 +91,7 @@ class Environment(Value):
         default=None,
         exclude_if=lambda cost: cost is None,  # as recorded by earlier versions
     )
+    product_gflops: float | None = Field(default=None, exclude_if=lambda speed: speed is None)
     compiled: bool
     threads: int
     torch_version: str

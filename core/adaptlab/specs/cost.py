@@ -212,7 +212,7 @@ class _Job:
     def _batch(self, spec: Trained, lengths: tuple[int, int]) -> Batch:
         """Return the batch of one pass of training, with items of these lengths."""
         items = -(-spec.training.batch_size // spec.training.accumulation)
-        return Batch(items, self.replicates, self.trials, *lengths)
+        return Batch(items, self.replicates, self.trials, *self._placed(lengths))
 
     def _usual_lengths(self, task: Task) -> tuple[int, int]:
         """Return the lengths of an item of a usual batch; see `_lengths`."""
@@ -379,7 +379,12 @@ class _Job:
     def _scoring(self, items: int, replicates: int, lengths: tuple[int, int]) -> Batch:
         """Return a batch of scoring, the same items for all replicates of a base."""
         sharing = replicates // self.bases if self.bases else 1
-        return Batch(items, replicates, max(1, sharing), *lengths)
+        return Batch(items, replicates, max(1, sharing), *self._placed(lengths))
+
+    def _placed(self, lengths: tuple[int, int]) -> tuple[int, int]:
+        """Return lengths with the learned positions that stand in every item."""
+        positions, answers = lengths
+        return positions + self.trainable.learned * self.spec.family.places_learned(), answers
 
     def _pass(self, batch: Batch) -> PassSums:
         """Return the cost of a forward pass through the model with its method."""
@@ -405,7 +410,7 @@ class _Job:
             self.shape.classes,
             trainable.first,
             trainable.matrices,
-            trainable.learned,
+            0 if self.spec.family.places_learned() else trainable.learned,
         )
 
     @cached_property

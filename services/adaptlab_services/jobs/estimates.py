@@ -6,8 +6,9 @@ latest similar runs corrects for this installation.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache, partial
 from itertools import groupby
 from statistics import median
 from typing import Any, Self
@@ -128,29 +129,35 @@ def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tup
             if not any(runs.get(earlier) for earlier in likenesses)
         )
         runs |= _latest_runs(session, set(lacking), mean_bytes)
+    rates = lru_cache(partial(_rates_of_queue, session))
     return tuple(
-        _estimate(
-            work(spec, mean_bytes),
-            *(spec, queue),
-            next((like for like in likenesses if runs.get(like)), None),
-            runs,
-        )
+        _from_runs(work(spec, mean_bytes), like, runs[like], spec)
+        if (like := next((like for like in likenesses if runs.get(like)), None))
+        else _guess(work(spec, mean_bytes), rates(queue), spec, queue)
         for (spec, queue), likenesses in zip(jobs, ordered, strict=True)
     )
 
 
-def _estimate(
-    counted: Work,
-    spec: Resolved,
-    queue: str,
-    likeness: "_Likeness | None",
-    runs: Mapping["_Likeness", Sequence[_Run]],
-) -> Estimate:
-    if likeness is not None:
-        similar = runs[likeness]
-        explanation = _explanation(likeness.basis, len(similar), spec, queue)
-        return _from_runs(counted, likeness.basis, similar, explanation)
-    rates = GPU if "gpu" in queue else CPU
+def _rates_of_queue(session: Session, queue: str) -> Rates:
+    """The rates of the device of a queue's latest run, if only of an import.
+
+    On a CPU the speed of its products was measured. A queue without a run has its name only.
+    """
+    stored = session.scalar(
+        select(AttemptRow.environment)
+        .join(Job, Job.id == AttemptRow.job_id)
+        .where(Job.queue == queue, AttemptRow.environment.is_not(None))
+        .order_by(Job.created_at.desc(), Job.id.desc(), AttemptRow.attempt.desc())
+        .limit(1)
+    )
+    if stored is None:
+        return GPU if "gpu" in queue else CPU
+    latest = Environment.model_validate(stored)
+    rates, gflops = _rates(latest.device), latest.product_gflops
+    return rates if gflops is None else replace(rates, flops=gflops * 1e9)
+
+
+def _guess(counted: Work, rates: Rates, spec: Resolved, queue: str) -> Estimate:
     seconds = rates.seconds(counted.training) + rates.seconds(counted.evaluation)
     return Estimate(
         seconds=round(rates.overhead_seconds + seconds, 1),
@@ -174,7 +181,7 @@ def warnings(estimate: Estimate, max_seconds: int) -> tuple[str, ...]:
     )
 
 
-def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: str) -> Estimate:
+def _from_runs(counted: Work, like: "_Likeness", runs: Sequence[_Run], spec: Resolved) -> Estimate:
     rates = _rates(runs[0].device)
     training = _median([run.training for run in runs])
     evaluation = _median([run.evaluation for run in runs])
@@ -191,9 +198,9 @@ def _from_runs(counted: Work, basis: Basis, runs: Sequence[_Run], explanation: s
         memory_bytes=idle + round(growth * counted.memory_bytes),
         stored_bytes=counted.stored_bytes,
         saved_bytes=counted.saved_bytes,
-        basis=basis,
+        basis=like.basis,
         runs=len(runs),
-        explanation=explanation,
+        explanation=_explanation(like.basis, len(runs), spec, like.queue),
     )
 
 

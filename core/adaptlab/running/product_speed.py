@@ -1,8 +1,10 @@
-"""The cost of bfloat16 on a machine, measured before it is chosen.
+"""The speed of a machine's matrix products, measured when a run begins.
 
-A CPU without units for bfloat16 converts every number, and takes many times as long as in float32.
+Estimates of time start from it. A CPU without units for bfloat16 converts every number, and takes
+many times as long as in float32, so the ratio is measured before bfloat16 is chosen.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -24,8 +26,21 @@ WORTHWHILE = 0.9
 """The ratio below which `auto` chooses bfloat16; the rest of a step gains less than products."""
 
 
-def bfloat16_cost(plan: Plan, clock: Clock | None) -> float | None:
-    """Return the time of a product in bfloat16 divided by that in float32.
+@dataclass(frozen=True)
+class ProductSpeed:
+    """The speed of products.
+
+    Attributes:
+        gflops: billions of operations per second in float32.
+        bfloat16_cost: the time of a product in bfloat16 divided by that in float32.
+    """
+
+    gflops: float
+    bfloat16_cost: float
+
+
+def product_speed(plan: Plan, clock: Clock | None) -> ProductSpeed | None:
+    """Return the speed of a product of a model.
 
     The product is one of a model's step: the largest matrix of its blocks, with the tokens of a
     batch, up to limits. None on a GPU, for theory checks and without a clock, where nothing is
@@ -42,7 +57,7 @@ def bfloat16_cost(plan: Plan, clock: Clock | None) -> float | None:
     return _measured(*sizes, clock)
 
 
-def chosen_precision(plan: Plan, cost: float | None) -> Precision:
+def chosen_precision(plan: Plan, speed: ProductSpeed | None) -> Precision:
     """Return the precision that `auto` stands for on the plan's device.
 
     It is bfloat16 on a GPU with units for it, and on a CPU that was measured to be faster in it.
@@ -52,11 +67,11 @@ def chosen_precision(plan: Plan, cost: float | None) -> Precision:
     if plan.device.type == "cuda":
         has_units = torch.cuda.get_device_capability(plan.device) >= AMPERE
         return "bfloat16" if has_units else "float32"
-    return "bfloat16" if cost is not None and cost < WORTHWHILE else "float32"
+    return "bfloat16" if speed is not None and speed.bfloat16_cost < WORTHWHILE else "float32"
 
 
 @lru_cache(maxsize=64)  # once per trainer and size
-def _measured(rows: int, inputs: int, outputs: int, clock: Clock) -> float:
+def _measured(rows: int, inputs: int, outputs: int, clock: Clock) -> ProductSpeed:
     x, matrix = torch.ones(rows, inputs), torch.ones(outputs, inputs)
     low = x.bfloat16(), matrix.bfloat16()
     _seconds(x, matrix, clock)  # the first product also sets the library up
@@ -69,7 +84,8 @@ def _measured(rows: int, inputs: int, outputs: int, clock: Clock) -> float:
         ratio = rounded / exact if exact else 1.0  # too fast for the clock
         if ratio > CLEARLY_SLOWER:
             break
-    return ratio
+    operations = 4 * rows * inputs * outputs  # of the product and of its input's gradient
+    return ProductSpeed(operations / max(exact, 1e-9) / 1e9, ratio)
 
 
 def _seconds(x: Tensor, matrix: Tensor, clock: Clock) -> float:
