@@ -66,6 +66,17 @@ def test_numbers_of_a_spec_are_numbers(reader: TestClient) -> None:
     assert reader.get("/v1/results", params={"filter": "learning_rates > 0.2"}).json()["data"]
 
 
+def test_varying_stands_for_the_fields_that_differ(reader: TestClient) -> None:
+    def columns(fields: str) -> list[str]:
+        answer = reader.get("/v1/results", params={"filter": SWEEP, "fields": fields}).json()
+        return [column["name"] for column in answer["columns"]]
+
+    differing = ["labels.note", "learning_rates", "spec.training.steps"]
+    usual = columns("")
+    assert columns("varying") == [*usual, *differing]
+    assert columns("id,varying,labels.note") == ["id", *differing[1:], "labels.note"]
+
+
 def test_columns_can_be_chosen_and_are_kept(reader: TestClient) -> None:
     chosen = (("columns", "method"), ("columns", "spec.training.batch_size, queue"))
     answer = page(reader, *chosen)

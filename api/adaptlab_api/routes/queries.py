@@ -24,6 +24,7 @@ from adaptlab_services.results import bulk_rows, result_groups, result_queries, 
 from adaptlab_services.results.bulk_rows import CURVE_COLUMNS
 from adaptlab_services.results.result_queries import Question, Subject
 from adaptlab_services.results.row_formats import MEDIA_TYPES, Batch, FileFormat
+from adaptlab_services.results.varying_fields import with_varying
 
 PIECE = 2**16
 LONGEST_LIST = 4000
@@ -46,6 +47,15 @@ HeadFilter = Annotated[
 ]
 FieldNames = Annotated[
     str, Query(alias="fields", max_length=LONGEST_LIST, description="Columns, separated by commas.")
+]
+ResultFieldNames = Annotated[
+    str,
+    Query(
+        alias="fields",
+        max_length=LONGEST_LIST,
+        description="Columns, separated by commas. `varying` stands for the fields in which the "
+        "newest matches differ; alone, the usual columns precede them.",
+    ),
 ]
 Groupings = Annotated[
     str, Query(max_length=LONGEST_LIST, description="Fields, separated by commas; a row per group.")
@@ -77,7 +87,7 @@ def list_results(
     units: UnitsDep,
     filter_text: ResultFilter = "",
     order_by: OrderBy = "",
-    field_names: FieldNames = "",
+    field_names: ResultFieldNames = "",
     group_by: Groupings = "",
     metric: MetricName = result_groups.DEFAULT_METRIC,
     row_format: RowFormat = "json",
@@ -90,6 +100,7 @@ def list_results(
     """
     question = Question("results", filter_text, order_by, _names(field_names))
     if not group_by:
+        question = with_varying(session, question)
         return _answer(session, units, question, row_format, page_size, page_token)
     if order_by or field_names or page_token is not None:
         detail = "Groups have their own columns and order, and no pages."

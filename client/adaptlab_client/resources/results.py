@@ -10,6 +10,8 @@ from adaptlab_client.transport.connection import Connection, Query, Request, pat
 
 FileFormat = Literal["csv", "jsonl", "parquet"]
 PAGE = 200
+VARYING = ("varying",)
+"""The usual columns, and the fields in which the results differ."""
 EXPORT_SECONDS = 600.0
 PIECE = 2**16
 
@@ -28,12 +30,13 @@ class ResultQueries:
         self,
         filter: str = "",  # noqa: A002 - the interface's own word
         *,
-        fields: Sequence[str] = (),
+        fields: Sequence[str] = VARYING,
         order_by: str | None = None,
         limit: int | None = None,
     ) -> ResultTable:
         """Return at most `limit` results that match, by default newest first.
 
+        Without `fields`, the columns are the usual ones and the fields in which the results differ.
         `list` is another name of this method.
         `-` before the name in `order_by` sorts in descending order. Results without that field are
         left out.
@@ -124,6 +127,7 @@ class ResultQueries:
             }
             page = self._connection.ask(Request("GET", path_of(of), query=query), ResultRows)
             columns = page.columns
+            fields = [column.name for column in columns]  # the same on every page
             data += page.data
             if not page.next_page_token or page.next_page_token == token:
                 break

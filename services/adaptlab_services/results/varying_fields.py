@@ -1,6 +1,7 @@
 """Fields that differ between results: labels, and members of specs."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from sqlalchemy import select
@@ -12,6 +13,8 @@ from adaptlab_services.querying.fields import Field, Joins
 from adaptlab_services.querying.job_fields import job_fields
 from adaptlab_services.results.result_queries import LISTINGS, Question
 
+VARYING = "varying"
+"""Stands for the fields that differ, among the columns that are asked for."""
 MOST_READ = 200
 """The newest matches that are compared."""
 MOST_VARYING = 8
@@ -45,6 +48,24 @@ def varying_fields(session: Session, question: Question) -> tuple[str, ...]:
     names = (*(f"labels.{name}" for name in sorted(labels)), *facts)
     known = (name for name in names if name not in _ALREADY_SHOWN and job_fields().find(name))
     return tuple(known)[:MOST_VARYING]
+
+
+def with_varying(session: Session, question: Question) -> Question:
+    """Return a query with the fields that differ in place of `varying`.
+
+    Alone, it follows the usual columns.
+
+    Raises:
+        InvalidSpec: the filter is invalid.
+    """
+    asked = question.fields
+    if VARYING not in asked:
+        return question
+    before = asked[: asked.index(VARYING)] if len(asked) > 1 else LISTINGS["results"].usual_fields
+    after = asked[asked.index(VARYING) + 1 :]
+    named = {*before, *after}
+    found = (name for name in varying_fields(session, question) if name not in named)
+    return replace(question, fields=(*before, *found, *after))
 
 
 def _named(name: str) -> Field:

@@ -43,6 +43,10 @@ OrderOption = Annotated[
     typer.Option(help="Numeric or time field to order by, such as -metrics.accuracy.mean."),
 ]
 FieldsOption = Annotated[str, typer.Option(help="Columns, separated by commas.")]
+ResultFieldsOption = Annotated[
+    str,
+    typer.Option(help="Columns, separated by commas; varying: those in which the results differ."),
+]
 LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
 TargetArgument = Annotated[
     Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")
@@ -57,7 +61,7 @@ def list_results(
     context: typer.Context,
     filter_text: FilterOption = "",
     order_by: OrderOption = None,
-    fields: FieldsOption = "",
+    fields: ResultFieldsOption = "varying",
     limit: LimitOption = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
