@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from fastapi.testclient import TestClient
@@ -51,7 +52,7 @@ def study(anonymous: TestClient, sessions: Sessions, admin: Header) -> Any:
         query = {"project": project}
         made = anonymous.post("/v1/studies", json=document, params=query, headers=header)
         assert made.status_code == 201, made.text
-    run_all(sessions, lambda _: Run(right=300))
+    run_all(sessions, lambda _: Run(right=300, deviation=0.4))
     return made.json()
 
 
@@ -90,9 +91,31 @@ def test_it_shows_no_ids_people_labels_or_addresses(
         for private in ("grace", "atelier", "elsewhere", "private", "secret-note", "stranger"):
             assert not re.search(rf"\b{private}\b", shown), private
     addresses = set(re.findall(r'(?:href|src|action|data-source)="(/[^"]*)"', page))
+    maps = (f"maps/0-{budget}-{number}.svg" for budget in (0, 1) for number in (0, 1))
     assert {one for one in addresses if not one.startswith("/static/")} == {
-        f"{link['path']}/results.csv"
+        f"{link['path']}/{one}" for one in ("results.csv", *maps)
     }
+
+
+def test_it_shows_the_maps_of_its_study(
+    anonymous: TestClient, study: Any, link: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_study = {one for cell in study["cells"] for job in cell["jobs"] for one in [job["id"]]}
+    drawn: list[tuple[str, bool]] = []
+
+    def small_map(_: Session, job: UUID, source: str, changed_by: UUID) -> str:
+        drawn.append((source, {str(job), str(changed_by)} <= of_study))
+        return "<svg/>"
+
+    monkeypatch.setattr("adaptlab_api.pages.study_links.page.small_map", small_map)
+    for number in (0, 1):
+        answer = anonymous.get(f"{link['path']}/maps/0-0-{number}.svg")
+        assert (answer.status_code, answer.text) == (200, "<svg/>")
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert drawn == [("base", True), ("adapted", True)]
+    for absent in ("0-0-2", "0-2-0", "1-0-0", "99999999999-0-0", "0-0-x"):
+        refusal = anonymous.get(f"{link['path']}/maps/{absent}.svg")
+        assert refusal.status_code in (404, 422), absent
 
 
 def test_its_session_sees_one_study_of_all(sessions: Sessions, study: Any, link: Any) -> None:

@@ -142,15 +142,16 @@ def attention_chart_routes() -> APIRouter:
 def _small(
     job_id: JobId, session: SessionDep, _: ReaderDep, changed_by: UUID, source: Source = "adapted"
 ) -> Response:
-    return _picture(small_map(session, job_id, source, changed_by))
+    return picture(small_map(session, job_id, source, changed_by))
 
 
 @needs("reader")
 def _small_difference(job_id: JobId, session: SessionDep, _: ReaderDep, minus: UUID) -> Response:
-    return _picture(small_difference(session, job_id, minus))
+    return picture(small_difference(session, job_id, minus))
 
 
-def _picture(drawing: str | None) -> Response:
+def picture(drawing: str | None) -> Response:
+    """Return the answer with a drawing, or an empty one."""
     if drawing is None:
         return Response(status_code=204)  # its bytes may be collected
     return Response(drawing, media_type="image/svg+xml")

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 from uuid import UUID
 
 from pydantic_core import to_json
@@ -108,12 +109,22 @@ class AttentionChoice:
 class SmallMap:
     """One head's attention in `job`, of the base model alone without `line`.
 
-    The head is the one that the job `changed_by` changed most.
+    The head is the one that the job `changed_by` changed most. `picture` is the address of the
+    drawing, and `page` that of the job's attention, None for people without an account.
     """
 
     job: UUID
     changed_by: UUID
     line: ReportRow | None
+    picture: str
+    page: str | None
+
+    @classmethod
+    def of(cls, job: UUID, changed_by: UUID, line: ReportRow | None) -> Self:
+        """Return a map at its own address."""
+        source = "" if line else "&source=base"
+        picture = f"/jobs/{job}/charts/attention-small.svg?changed_by={changed_by}{source}"
+        return cls(job, changed_by, line, picture, f"/jobs/{job}/attention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +295,11 @@ def _small_maps(
     if not recorded:
         return
     best, changed_by = recorded[0]
-    yield SmallMap(changed_by, changed_by, None)
-    yield SmallMap(changed_by, changed_by, best)
+    yield SmallMap.of(changed_by, changed_by, None)
+    yield SmallMap.of(changed_by, changed_by, best)
     for line, job in recorded:
         if line.tag == "fails" and line is not best:
-            yield SmallMap(job, changed_by, line)
+            yield SmallMap.of(job, changed_by, line)
             return
 
 

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from adaptlab_answers.comparisons import ComparisonProgress
+from adaptlab_api.pages.attention.small_map import small_map
 from adaptlab_api.pages.comparisons.tables import TableView
 from adaptlab_api.pages.comparisons.tables import shown_tables as tables_of
 from adaptlab_api.pages.results.page import FIGURES, numbers_in
@@ -16,6 +17,7 @@ from adaptlab_api.requests.dependencies import Units, valid
 from adaptlab_services.comparisons.comparison_inputs import DEFAULT_LEVEL, DEFAULT_MARGIN
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 from adaptlab_services.comparisons.comparisons import StudyQuestion
+from adaptlab_services.errors import Absent
 from adaptlab_services.results import result_queries
 from adaptlab_services.results.result_queries import Question
 from adaptlab_services.results.varying_fields import varying_fields
@@ -66,11 +68,11 @@ def links_page(session: Session, study: str, form: LinkForm | None = None) -> di
 
 
 def linked_page(
-    units: Units, runs: ComparisonRuns, study_id: str, file: str, first_table: int = 0
+    units: Units, runs: ComparisonRuns, study_id: str, folder: str, first_table: int = 0
 ) -> dict[str, object]:
     """Return what a visitor sees: verdicts, pairs and results, without ids.
 
-    `file` is the address of all results. Raises `Absent` if there is no such table.
+    `folder` is the address of all results and maps. Raises `Absent` if there is no such table.
     """
     with units() as session:
         study = studies.get(session, study_id)
@@ -84,7 +86,7 @@ def linked_page(
     return {
         "study": study,
         "progress": progress,
-        "tables": tuple(map(_without_maps, tables)),
+        "tables": tuple(_without_ids(table, folder) for table in tables),
         "shown": numbers,
         "all_tables": stored.inputs.tables if stored else (),
         "is_answered": False,
@@ -95,7 +97,7 @@ def linked_page(
         "data": rows.data,
         "numbers": numbers_in(rows),
         "has_more": rows.next_page_token is not None,
-        "file": file,
+        "file": f"{folder}/results.csv",
         "poll": COMPUTING_POLL if progress else None,
     }
 
@@ -112,7 +114,42 @@ def results_question(session: Session, study_id: str) -> Question:
     return Question("results", expression, "", tuple(names))
 
 
-def _without_maps(table: TableView) -> TableView:
-    """Return a table without attention maps, whose addresses name jobs."""
-    budgets = tuple(replace(budget, maps=(), attention=()) for budget in table.budgets)
-    return replace(table, budgets=budgets)
+def linked_map(
+    units: Units, runs: ComparisonRuns, study_id: str, place: tuple[int, int, int]
+) -> str | None:
+    """Return the drawing of a map by table, budget and its own number.
+
+    The result is None if its bytes were collected. Raises `Absent` if there is no such map, or not
+    yet.
+    """
+    number, budget, own = place
+    with units() as session:
+        study = studies.get(session, study_id)
+    answer = runs.answer(units, StudyQuestion(study_id, view=study))
+    stored = None if isinstance(answer, ComparisonProgress) else answer
+    tables = ()
+    if stored is not None and number < len(stored.inputs.tables):
+        tables = tables_of(units, stored, range(number, number + 1))
+    budgets = (one for table in tables for one in table.budgets[budget : budget + 1])
+    shown = next((one for budget in budgets for one in budget.maps[own : own + 1]), None)
+    if shown is None:
+        raise Absent("map", own)
+    with units() as session:
+        source = "adapted" if shown.line else "base"
+        return small_map(session, shown.job, source, shown.changed_by)
+
+
+def _without_ids(table: TableView, folder: str) -> TableView:
+    """Return a table whose maps have addresses that name no job."""
+    budgets = (
+        replace(
+            budget,
+            attention=(),
+            maps=tuple(
+                replace(one, picture=f"{folder}/maps/{table.number}-{place}-{own}.svg", page=None)
+                for own, one in enumerate(budget.maps)
+            ),
+        )
+        for place, budget in enumerate(table.budgets)
+    )
+    return replace(table, budgets=tuple(budgets))

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
 from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.limits.auditing import noted
+from adaptlab_api.pages.attention.routes import picture
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.forms import small_form_fields
 from adaptlab_api.pages.rendering.parameters import Number, server_address
@@ -22,6 +23,7 @@ from adaptlab_api.pages.rendering.renderer import Renderer
 from adaptlab_api.pages.study_links.page import (
     FIELDS,
     LinkForm,
+    linked_map,
     linked_page,
     links_page,
     results_question,
@@ -48,6 +50,7 @@ FILE_HEADERS: Mapping[str, str] = {
     "Content-Disposition": 'attachment; filename="results.csv"',
 }
 
+Place = Annotated[int, Path(ge=0, lt=2**31)]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
 
 
@@ -144,9 +147,19 @@ def visitor_routes(renderer: Renderer) -> APIRouter:
     def linked_study(
         visit: VisitDep, token: str, opened: ResourcesDep, table: Number = 0
     ) -> Response:
-        file = f"{SHARED_FOLDER}{token}/results.csv"
-        content = linked_page(visit.units, opened.comparisons, visit.study_id, file, table)
+        folder = f"{SHARED_FOLDER}{token}"
+        content = linked_page(visit.units, opened.comparisons, visit.study_id, folder, table)
         return renderer.page("linked-study.html", content, headers=VISITORS_HEADERS)
+
+    @router.get("/{token}/maps/{table}-{budget}-{number}.svg")
+    def linked_picture(
+        visit: VisitDep, opened: ResourcesDep, table: Place, budget: Place, number: Place
+    ) -> Response:
+        place = table, budget, number
+        drawing = linked_map(visit.units, opened.comparisons, visit.study_id, place)
+        answer = picture(drawing)
+        answer.headers.update(VISITORS_HEADERS)
+        return answer
 
     @router.get("/{token}/results.csv")
     def linked_results(visit: VisitDep) -> Response:
