@@ -10,7 +10,7 @@ from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment
 
-Basis = Literal["kind", "family", "any", "default"]
+Basis = Literal["kind", "family", "products", "any", "default"]
 
 
 class Estimate(Value):
@@ -19,7 +19,8 @@ class Estimate(Value):
     `seconds` is the time from a worker's claim to the end of the attempt. `memory_bytes` is the
     trainer's peak memory on a CPU, or that of its tensors on a GPU. `basis` is the group of
     earlier runs behind the estimate: `kind` (same family and its configuration, method, task,
-    precision and queue), `family`, `any` run on the queue, or `default` rates without a run.
+    precision and queue), `family`, `products` (none, but an import of the family measured the speed
+    of a matrix product), `any` run on the queue, or `default` rates without a run.
     `runs` counts them, and `explanation` is the same as a sentence.
 
     `stored_bytes` is the size of the checkpoints of all seeds, and `saved_bytes` that of a saved

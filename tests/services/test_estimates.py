@@ -76,7 +76,7 @@ def measured(
     session.flush()
 
 
-def asked(session: Session, spec: AdaptSpec) -> Estimate:
+def asked(session: Session, spec: AdaptSpec | PretrainSpec) -> Estimate:
     return estimate(session, a_resolved_job(spec), spec.resources.queue)
 
 
@@ -87,17 +87,25 @@ def test_nothing_measured_is_a_guess_and_says_so(sessions: Sessions) -> None:
     assert "Guessed" in found.explanation
 
 
-def test_a_guess_goes_by_the_products_of_the_queues_latest_machine(sessions: Sessions) -> None:
+@pytest.mark.parametrize("other", [False, True], ids=["first run", "another family ran"])
+def test_a_guess_goes_by_the_products_that_a_run_of_the_family_measured(
+    sessions: Sessions, other: bool
+) -> None:
+    """An import trains nothing, but says more than runs of other families."""
+    unlike = a_pretrain_spec(family={"name": "llama", "layers": 1, "heads": 2, "width": 32})
     with sessions.begin() as session:
-        unknown = asked(session, lora()).seconds
-        job_id = a_job(session, a_pretrain_spec(), state="succeeded")
+        unknown = asked(session, unlike).seconds
+        if other:
+            measured(session, lora(), 500.0)
+        job_id = a_job(session, unlike, state="succeeded")
         attempt = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id)).one()
-        attempt.environment = an_environment(product_gflops=CPU.flops / 1e11).model_dump()
-        session.flush()
-        assert asked(session, lora()).seconds > 1.5 * unknown
-        attempt.environment = an_environment(product_gflops=CPU.flops / 1e9).model_dump()
-        session.flush()
-        assert asked(session, lora()).seconds == unknown
+        for gflops, factor in ((CPU.flops / 1e11, 1.7), (CPU.flops / 1e9, 1.0)):
+            machine = an_environment(product_gflops=gflops, bfloat16_cost=2.0)
+            attempt.environment = machine.model_dump()
+            session.flush()
+            found = asked(session, unlike)
+            assert (found.basis, found.runs) == ("products", 0)
+            assert found.seconds == pytest.approx(factor * unknown, rel=0.1)
 
 
 def test_the_same_job_again_takes_what_it_took(sessions: Sessions) -> None:

@@ -6,7 +6,7 @@ latest similar runs corrects for this installation.
 """
 
 import json
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache, partial
 from itertools import groupby
@@ -41,6 +41,7 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.text.lengths import MeanBytes
 from adaptlab_answers.jobs import Basis, Estimate
 from adaptlab_db.tables import AttemptRow, Job
+from adaptlab_services.jobs.measured_machines import measured_machine
 from adaptlab_services.models import datasets
 
 LATEST_RUNS = 5
@@ -129,44 +130,42 @@ def estimate_each(session: Session, jobs: Sequence[tuple[Resolved, str]]) -> tup
             if not any(runs.get(earlier) for earlier in likenesses)
         )
         runs |= _latest_runs(session, set(lacking), mean_bytes)
-    rates = lru_cache(partial(_rates_of_queue, session))
+    machine = lru_cache(partial(measured_machine, session))
     return tuple(
-        _from_runs(work(spec, mean_bytes), like, runs[like], spec)
-        if (like := next((like for like in likenesses if runs.get(like)), None))
-        else _guess(work(spec, mean_bytes), rates(queue), spec, queue)
-        for (spec, queue), likenesses in zip(jobs, ordered, strict=True)
+        _estimate(work(spec, mean_bytes), spec, like, runs.get(like, ()), machine)
+        for (spec, _), likenesses in zip(jobs, ordered, strict=True)
+        for like in [next((one for one in likenesses if runs.get(one)), likenesses[-1])]
     )
 
 
-def _rates_of_queue(session: Session, queue: str) -> Rates:
-    """The rates of the device of a queue's latest run, if only of an import.
+def _estimate(
+    counted: Work,
+    spec: Resolved,
+    like: "_Likeness",
+    runs: Sequence[_Run],
+    machine: Callable[[str, str], Environment | None],
+) -> Estimate:
+    """Return an estimate from runs like it, else from products, else guessed."""
+    if like.basis == "any":
+        measured = machine(like.queue, str(spec.family.name))
+        if measured is not None and measured.product_gflops:
+            rates = replace(CPU, flops=measured.product_gflops * 1e9)
+            return _guess(counted, rates, "products", spec, like.queue)
+    if runs:
+        return _from_runs(counted, like, runs, spec)
+    return _guess(counted, GPU if "gpu" in like.queue else CPU, "default", spec, like.queue)
 
-    On a CPU the speed of its products was measured. A queue without a run has its name only.
-    """
-    stored = session.scalar(
-        select(AttemptRow.environment)
-        .join(Job, Job.id == AttemptRow.job_id)
-        .where(Job.queue == queue, AttemptRow.environment.is_not(None))
-        .order_by(Job.created_at.desc(), Job.id.desc(), AttemptRow.attempt.desc())
-        .limit(1)
-    )
-    if stored is None:
-        return GPU if "gpu" in queue else CPU
-    latest = Environment.model_validate(stored)
-    rates, gflops = _rates(latest.device), latest.product_gflops
-    return rates if gflops is None else replace(rates, flops=gflops * 1e9)
 
-
-def _guess(counted: Work, rates: Rates, spec: Resolved, queue: str) -> Estimate:
+def _guess(counted: Work, rates: Rates, basis: Basis, spec: Resolved, queue: str) -> Estimate:
     seconds = rates.seconds(counted.training) + rates.seconds(counted.evaluation)
     return Estimate(
         seconds=round(rates.overhead_seconds + seconds, 1),
         memory_bytes=rates.idle_bytes + counted.memory_bytes,
         stored_bytes=counted.stored_bytes,
         saved_bytes=counted.saved_bytes,
-        basis="default",
+        basis=basis,
         runs=0,
-        explanation=_explanation("default", 0, spec, queue),
+        explanation=_explanation(basis, 0, spec, queue),
     )
 
 
@@ -349,6 +348,11 @@ def _explanation(basis: Basis, runs: int, spec: Resolved, queue: str) -> str:
         "any": (
             f"Estimated from {count} of other jobs on the queue {queue!r}, because no run of "
             f"{family} has been measured."
+        ),
+        "products": (
+            f"Guessed from the speed of a product that the latest run of {family} on the queue "
+            f"{queue!r} measured, because none has trained there. The guess can be wrong by two "
+            "times."
         ),
         "default": (
             f"Guessed: no run of {what}, or of any other job, has been measured on the queue "

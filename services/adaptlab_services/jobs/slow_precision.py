@@ -2,14 +2,10 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Double, select
 from sqlalchemy.orm import Session
 
 from adaptlab.specs.resolved import Resolved
-from adaptlab_db.tables import AttemptRow, Job
-
-LATEST_JOBS = 200
-"""Number of jobs among which measurements are searched."""
+from adaptlab_services.jobs.measured_machines import measured_machine
 
 
 def warnings(session: Session, jobs: Iterable[tuple[Resolved, str]]) -> tuple[str, ...]:
@@ -20,7 +16,8 @@ def warnings(session: Session, jobs: Iterable[tuple[Resolved, str]]) -> tuple[st
     asked = {(queue, str(job.family.name)) for job, queue in jobs if job.precision == "bfloat16"}
     found: list[str] = []
     for queue, family in sorted(asked):
-        cost = _latest(session, queue, family)
+        machine = measured_machine(session, queue, family)
+        cost = None if machine is None else machine.bfloat16_cost
         if cost is not None and cost > 1:
             found.append(
                 f"In the latest run of {family} on the queue {queue!r}, a matrix product took "
@@ -28,18 +25,3 @@ def warnings(session: Session, jobs: Iterable[tuple[Resolved, str]]) -> tuple[st
                 "or auto, which chooses the faster one."
             )
     return tuple(found)
-
-
-def _latest(session: Session, queue: str, family: str) -> float | None:
-    """Return what the latest run of a family on a queue has measured."""
-    newest = (Job.created_at.desc(), Job.id.desc())
-    latest = select(Job.id).order_by(*newest).limit(LATEST_JOBS).subquery()
-    cost = AttemptRow.environment["bfloat16_cost"].astext.cast(Double)
-    return session.scalar(
-        select(cost)
-        .join(Job, Job.id == AttemptRow.job_id)
-        .join(latest, latest.c.id == Job.id)
-        .where(Job.queue == queue, Job.family == family, cost.is_not(None))
-        .order_by(AttemptRow.started_at.desc())
-        .limit(1)
-    )

@@ -74,7 +74,7 @@ def study_preview(
 
 def _guesses(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     """A warning if some estimates are guesses."""
-    guessed = [estimate for estimate in estimates if estimate.basis == "default"]
+    guessed = [estimate for estimate in estimates if estimate.basis in ("default", "products")]
     if not guessed:
         return ()
     return (f"Time of {len(guessed)} of {len(estimates)} jobs: {guessed[0].explanation}",)
