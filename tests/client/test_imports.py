@@ -54,6 +54,7 @@ def test_a_refusal_says_what_there_is(invoke: Invoke, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "Existing roots: models" in done.stderr
     assert str(tmp_path) not in done.output
+    assert "models/llama" in invoke("base-models", "import", "llama", "models:llama").stderr
 
 
 def test_python_imports_with_further_members(client: Client) -> None:

@@ -81,8 +81,10 @@ class Roots:
 
     def _unknown(self, alias: str, pointer: str) -> InvalidSpec:
         aliases = ", ".join(self.aliases) or "(none)"
+        root, colon, folder = alias.partition(":")
+        nearest = f" A slash follows it: {root}/{folder}." if colon and root in self.aliases else ""
         detail = (
-            f"There is no {self.noun} named {alias!r}. Existing roots: {aliases}. An operator can "
+            f"There is no {self.noun} named {alias!r}.{nearest} Existing roots: {aliases}. An operator can "
             f"add roots with {self.setting}. `{self.upload}` sends a {self.entry} of your machine."
         )
         code = f"unknown_{self.noun.replace(' ', '_')}"
