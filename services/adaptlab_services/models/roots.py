@@ -84,8 +84,8 @@ class Roots:
         root, colon, folder = alias.partition(":")
         nearest = f" A slash follows it: {root}/{folder}." if colon and root in self.aliases else ""
         detail = (
-            f"There is no {self.noun} named {alias!r}.{nearest} Existing roots: {aliases}. An operator can "
-            f"add roots with {self.setting}. `{self.upload}` sends a {self.entry} of your machine."
+            f"There is no {self.noun} named {alias!r}.{nearest} Existing roots: {aliases}. "
+            f"An operator can add roots with {self.setting}. `{self.upload}` sends a {self.entry} of your machine."
         )
         code = f"unknown_{self.noun.replace(' ', '_')}"
         return InvalidSpec(Problem(pointer, code, detail, self.aliases))
