@@ -85,7 +85,8 @@ class Roots:
         nearest = f" A slash follows it: {root}/{folder}." if colon and root in self.aliases else ""
         detail = (
             f"There is no {self.noun} named {alias!r}.{nearest} Existing roots: {aliases}. "
-            f"An operator can add roots with {self.setting}. `{self.upload}` sends a {self.entry} of your machine."
+            f"An operator can add roots with {self.setting}. `{self.upload}` sends a "
+            f"{self.entry} of your machine."
         )
         code = f"unknown_{self.noun.replace(' ', '_')}"
         return InvalidSpec(Problem(pointer, code, detail, self.aliases))
