@@ -149,6 +149,20 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
     )
 
 
+def job_seconds(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]:
+    """Return the seconds of training and evaluation of jobs' latest attempts.
+
+    Jobs without a measurement are left out.
+    """
+    rows = session.execute(
+        select(AttemptRow.job_id, AttemptRow.usage)
+        .join(Job, (Job.id == AttemptRow.job_id) & (Job.attempt == AttemptRow.attempt))
+        .where(Job.id.in_(job_ids), AttemptRow.usage.is_not(None))
+    )
+    used = ((job_id, Usage.model_validate(usage)) for job_id, usage in rows)
+    return {job_id: usage.training_seconds + usage.evaluation_seconds for job_id, usage in used}
+
+
 def evaluations(session: Session, job_id: UUID, attached: bool | None = None) -> Evaluations:
     """Return the scores of the latest attempt.
 

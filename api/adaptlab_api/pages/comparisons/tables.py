@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from adaptlab_api.requests.dependencies import Units
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_services.comparisons.stored_comparison import StoredComparison
 from adaptlab_services.results.attention_heads import jobs_with_maps
+from adaptlab_services.results.results import job_seconds
 
 WARNING_TITLES = {
     "not_comparable": "Not comparable: these scores answer different questions",
@@ -65,10 +66,24 @@ class WarningView:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """What jobs recorded beside their scores.
+
+    Attributes:
+        with_maps: jobs with maps of attention after adaptation.
+        seconds: by job, the time of training and evaluation of all its seeds and trials.
+    """
+
+    with_maps: Collection[UUID] = ()
+    seconds: Mapping[UUID, float] = field(default_factory=dict[UUID, float])
+
+
+@dataclass(frozen=True, slots=True)
 class RowView:
     """A method at a budget; `gap` is the unused part, None for a reference.
 
-    `line` is its line of the report, and `metric` the task's metric, if it is not accuracy.
+    `line` is its line of the report, `metric` the task's metric, if it is not accuracy, and
+    `seconds` the time of its jobs.
     """
 
     line: ReportRow
@@ -76,6 +91,7 @@ class RowView:
     behind: ComparedMethod
     gap: int | None
     metric: MethodMetric | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +213,17 @@ def shown_tables(
     tables = stored.inputs.tables[numbers.start : numbers.stop]
     jobs = {job.id for table in tables for row in table.rows for job in row.jobs}
     with units() as session:
-        with_maps = jobs_with_maps(session, jobs)
-    return table_views(stored, numbers, with_maps)
+        recorded = Recorded(jobs_with_maps(session, jobs), job_seconds(session, jobs))
+    return table_views(stored, numbers, recorded)
 
 
 def table_views(
-    stored: StoredComparison, numbers: range, with_maps: Collection[UUID] = ()
+    stored: StoredComparison, numbers: range, recorded: Recorded = Recorded()
 ) -> tuple[TableView, ...]:
-    """Return some tables of a comparison; `with_maps` are jobs with attention."""
+    """Return some tables of a comparison."""
     shown, colours = stored.part(numbers), compared_methods(stored.methods)
     return tuple(
-        _table(number, table, shown.warnings, colours, with_maps)
+        _table(number, table, shown.warnings, colours, recorded)
         for number, table in zip(numbers, shown.tables, strict=True)
     )
 
@@ -217,7 +233,7 @@ def _table(
     table: TableComparison,
     warnings: Sequence[TableWarning],
     colours: tuple[str, ...],
-    with_maps: Collection[UUID],
+    recorded: Recorded,
 ) -> TableView:
     comparison = table.comparison
     ours = [w for w in warnings if (w.base_model, w.task) == (table.base_model, table.task)]
@@ -232,7 +248,7 @@ def _table(
         comparison=comparison,
         warnings=tuple(_warnings(ours, table)),
         notes=tuple(difference.text for difference in differences if difference.weight == "note"),
-        budgets=tuple(_budgets(table, comparison, with_maps)) if comparison else (),
+        budgets=tuple(_budgets(table, comparison, recorded)) if comparison else (),
         failed=tuple(method for method in table.diagnoses if method.diagnosis.cause != "none"),
         learned=tuple(method for method in table.diagnoses if method.diagnosis.cause == "none"),
         missing=tuple(scores for scores in lacking if scores.state in TERMINAL_STATES),
@@ -257,7 +273,7 @@ def _warnings(warnings: Sequence[TableWarning], table: TableComparison) -> Itera
 
 
 def _budgets(
-    table: TableComparison, comparison: Comparison, with_maps: Collection[UUID]
+    table: TableComparison, comparison: Comparison, recorded: Recorded
 ) -> Iterator[BudgetView]:
     behind = {method.label: method for method in table.methods}
     metrics = {one.label: one for one in table.metrics}
@@ -267,12 +283,12 @@ def _budgets(
             number=number,
             budget=cell.budget,
             report=report,
-            rows=tuple(_rows(report, cell, comparison.axis, behind, metrics)),
+            rows=tuple(_rows(report, cell, comparison.axis, behind, metrics, recorded.seconds)),
             findings=tuple(_findings(cell)),
             swept=any(len(behind[label].sweep) > 1 for label in labels),
             chosen=cell.chosen,
-            attention=tuple(_attention(cell, behind, with_maps)),
-            maps=tuple(_small_maps(report, behind, with_maps)),
+            attention=tuple(_attention(cell, behind, recorded.with_maps)),
+            maps=tuple(_small_maps(report, behind, recorded.with_maps)),
             was_trained=any(behind[label].steps for label in labels),
         )
 
@@ -313,13 +329,15 @@ def _rows(
     axis: BudgetAxis,
     behind: Mapping[str, ComparedMethod],
     metrics: Mapping[str, MethodMetric],
+    seconds: Mapping[UUID, float],
 ) -> Iterator[RowView]:
     rows = {row.label: row for row in cell.rows}
     for line in report.rows:
         method = behind[line.label]
         limit = cell.budget if method.role == "method" else None
         gap = None if limit is None else limit - _used(method, axis)
-        yield RowView(line, rows[line.label], method, gap, metrics.get(line.label))
+        taken = sum(seconds.get(job, 0.0) for job in method.jobs) or None
+        yield RowView(line, rows[line.label], method, gap, metrics.get(line.label), taken)
 
 
 def _findings(cell: ComparisonCell) -> Iterator[FindingView]:
