@@ -18,7 +18,7 @@ from adaptlab_client.cli.annotating import (
     annotation_of,
     archived_of,
 )
-from adaptlab_client.cli.commands import bundle, new_study, study_links
+from adaptlab_client.cli.commands import bundle, new_study, study_links, tracking
 from adaptlab_client.cli.exits import ExitCode
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
@@ -352,6 +352,7 @@ def application() -> typer.Typer:
             "link": study_links.link,
             "links": study_links.links,
             "unlink": study_links.unlink,
+            "track": tracking.track,
             "bundle": bundle.save,
         },
     )

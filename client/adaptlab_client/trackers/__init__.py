@@ -1,0 +1,1 @@
+"""A study on a lab's own board: MLflow, or TensorBoard."""

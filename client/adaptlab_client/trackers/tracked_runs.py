@@ -1,0 +1,200 @@
+"""A study as runs of a tracker: the study, below it its jobs, below these their seeds."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from adaptlab.comparisons.report import ReportRow
+from adaptlab.runs.events import ReplicateResult
+from adaptlab_answers.comparisons import StudyComparisonView
+from adaptlab_answers.jobs import JobView
+from adaptlab_answers.results import Curve, EvaluationView
+from adaptlab_answers.studies import StudyView
+
+if TYPE_CHECKING:
+    from adaptlab_client.client import Client
+
+ID_TAG = "adaptlab.id"
+"""The tag by which a run is found again."""
+MOST_POINTS = 500
+SCORES = ("mean", "low", "high", "sd")
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedPoint:
+    """A value at a step; of scores the step is the last one."""
+
+    name: str
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A run of a tracker.
+
+    Attributes:
+        key: what distinguishes it, as `ID_TAG`.
+        path: the names of the runs above it and its own, unique among all.
+        state: a state of adaptlab, such as `succeeded`.
+        parameters: settings by name.
+        tags: other facts by name.
+        points: curves and scores.
+        note: what a person reads first.
+    """
+
+    key: str
+    path: tuple[str, ...]
+    state: str
+    started_at: datetime
+    ended_at: datetime | None
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    points: tuple[TrackedPoint, ...]
+    note: str = ""
+
+
+def tracked_runs(client: "Client", study: StudyView) -> Iterator[TrackedRun]:
+    """Yield the run of a study, then those of its jobs that ended, each before its seeds."""
+    comparison = client.comparisons.study(study.id)
+    reports = [(table, report) for table in comparison.tables for report in table.reports]
+    headlines = [report.headline for _, report in reports]
+    ended = [job for job in client.studies.jobs(study.id) if job.terminal]
+    last = max((job.finished_at for job in ended if job.finished_at), default=None)
+    yield TrackedRun(
+        key=str(study.id),
+        path=(study.name,),
+        state=study.state,
+        started_at=study.created_at,
+        ended_at=last if study.terminal else None,
+        parameters={},
+        tags={"adaptlab.url": _page(client, "studies", study.name)}
+        | {"adaptlab.verdict": " ".join(headlines)},
+        points=(),
+        note="\n\n".join(headlines),
+    )
+    found = dict(_rows_by_job(comparison))
+    scores = _scores(client, study)
+    for job in ended:
+        yield from _job_runs(
+            client, study, job, found.get(str(job.id)), scores.get(str(job.id), {})
+        )
+
+
+def _rows_by_job(comparison: StudyComparisonView) -> Iterator[tuple[str, ReportRow]]:
+    for table in comparison.tables:
+        rows = {row.label: row for report in table.reports for row in report.rows}
+        for method in table.methods:
+            if method.label in rows:
+                yield from ((str(job), rows[method.label]) for job in method.jobs)
+
+
+def _scores(client: "Client", study: StudyView) -> Mapping[str, Mapping[str, float]]:
+    """Return the accuracy over seeds with its interval, by job."""
+    names = [f"metrics.accuracy.{one}" for one in SCORES]
+    table = client.results.query(f"study = {study.id}", fields=("id", *names))
+    return {
+        str(row["id"]): {
+            one: float(value)
+            for one, name in zip(SCORES, names, strict=True)
+            if isinstance(value := row[name], int | float)
+        }
+        for row in table.rows()
+    }
+
+
+def _job_runs(
+    client: "Client",
+    study: StudyView,
+    job: JobView,
+    row: ReportRow | None,
+    scores: Mapping[str, float],
+) -> Iterator[TrackedRun]:
+    path = (study.name, f"{job.method or job.kind}-{str(job.id)[:8]}")
+    training = job.resolved_spec.training
+    steps = 0 if training is None else training.steps
+    facts = {
+        "kind": job.kind,
+        "method": job.method,
+        "task": job.task,
+        "base_model": job.base_model,
+        "budget": job.budget_requested,
+        "trainable_parameters": job.trainable_parameters,
+        "steps": steps or None,
+        "batch_size": None if training is None else training.batch_size,
+        **{f"labels.{name}": value for name, value in job.labels.items()},
+    }
+    tags = {"adaptlab.url": _page(client, "jobs", str(job.id)), "adaptlab.owner": job.owner}
+    if row is not None:
+        tags |= {"adaptlab.verdict": row.tag, "adaptlab.against_best": row.difference}
+    if job.error:
+        tags["adaptlab.error"] = job.error
+    names = {"mean": "test/accuracy"}
+    yield TrackedRun(
+        key=str(job.id),
+        path=path,
+        state=job.state,
+        started_at=job.started_at or job.created_at,
+        ended_at=job.finished_at,
+        parameters={name: str(value) for name, value in facts.items() if value is not None},
+        tags=tags,
+        points=tuple(
+            TrackedPoint(names.get(one, f"test/accuracy_{one}"), steps, value)
+            for one, value in scores.items()
+        ),
+    )
+    if job.kind in ("adapt", "pretrain") and job.succeeded:
+        yield from _seed_runs(client, job, path)
+
+
+def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterator[TrackedRun]:
+    """Yield a run for the trial that each seed keeps."""
+    results = client.jobs
+    curves = sorted(
+        results.metrics(job.id, max_points=MOST_POINTS), key=lambda curve: curve.replicate
+    )
+    by_replicate = {
+        number: tuple(ours) for number, ours in groupby(curves, lambda curve: curve.replicate)
+    }
+    scored = results.evaluations(job.id, attached=True)
+    for one in results.replicates(job.id):
+        if one.selected:
+            ours = [score for score in scored if score.replicate == one.replicate]
+            points = (*_curve_points(by_replicate.get(one.replicate, ())), *_last(one, ours))
+            yield TrackedRun(
+                key=f"{job.id}/{one.seed}",
+                path=(*path, f"seed-{one.seed}"),
+                state="failed" if one.status == "diverged" else "succeeded",
+                started_at=job.started_at or job.created_at,
+                ended_at=job.finished_at,
+                parameters={
+                    "seed": str(one.seed),
+                    "learning_rate": f"{one.learning_rate:g}",
+                    "weight_decay": f"{one.weight_decay:g}",
+                },
+                tags={"adaptlab.status": one.status},
+                points=points,
+            )
+
+
+def _curve_points(curves: tuple[Curve, ...]) -> Iterator[TrackedPoint]:
+    for curve in curves:
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            lost = float("nan")  # as a tracker shows a loss that is not finite
+            yield TrackedPoint(f"curves/{curve.name}", step, lost if value is None else value)
+
+
+def _last(one: ReplicateResult, scored: list[EvaluationView]) -> Iterator[TrackedPoint]:
+    """Yield the scores of one seed; those of other tasks have their place in the name."""
+    for place, score in enumerate(scored):
+        beside = f"_{score.task['name']}_{place}" if place else ""
+        figures = {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
+        for name, value in figures.items():
+            if value is not None:
+                yield TrackedPoint(f"test{beside}/{name}", one.steps, value)
+
+
+def _page(client: "Client", kind: str, name: str) -> str:
+    return f"{client.url.rstrip('/')}/{kind}/{name}"
