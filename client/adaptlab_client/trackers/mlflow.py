@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from adaptlab.errors import AdaptlabError
+from adaptlab_client.errors import TrackerRefused
 from adaptlab_client.trackers.tracked_runs import ID_TAG, TrackedPoint, TrackedRun
 
 MOST_METRICS, MOST_OTHERS = 1000, 100
@@ -22,10 +22,6 @@ MOST_METRICS, MOST_OTHERS = 1000, 100
 LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6000, 5000
 _STATES = {"succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-.: /]")
-
-
-class TrackerRefused(AdaptlabError):
-    """A tracker that does not answer, or not as it should."""
 
 
 class MlflowServer:

@@ -1,5 +1,7 @@
 """A study as runs of a tracker: the study, below it its jobs, below these their seeds."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,7 +116,7 @@ def _job_runs(
 ) -> Iterator[TrackedRun]:
     path = (study.name, f"{job.method or job.kind}-{str(job.id)[:8]}")
     training = job.resolved_spec.training
-    steps = 0 if training is None else training.steps
+    steps = training.steps
     facts = {
         "kind": job.kind,
         "method": job.method,
@@ -123,7 +125,7 @@ def _job_runs(
         "budget": job.budget_requested,
         "trainable_parameters": job.trainable_parameters,
         "steps": steps or None,
-        "batch_size": None if training is None else training.batch_size,
+        "batch_size": training.batch_size if steps else None,
         **{f"labels.{name}": value for name, value in job.labels.items()},
     }
     tags = {"adaptlab.url": _page(client, "jobs", str(job.id)), "adaptlab.owner": job.owner}
@@ -159,10 +161,11 @@ def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterato
         number: tuple(ours) for number, ours in groupby(curves, lambda curve: curve.replicate)
     }
     scored = results.evaluations(job.id, attached=True)
+    own = _text(job.resolved_spec.model_dump(mode="json")["task"])
     for one in results.replicates(job.id):
         if one.selected:
             ours = [score for score in scored if score.replicate == one.replicate]
-            points = (*_curve_points(by_replicate.get(one.replicate, ())), *_last(one, ours))
+            points = (*_curve_points(by_replicate.get(one.replicate, ())), *_last(one, own, ours))
             yield TrackedRun(
                 key=f"{job.id}/{one.seed}",
                 path=(*path, f"seed-{one.seed}"),
@@ -186,14 +189,22 @@ def _curve_points(curves: tuple[Curve, ...]) -> Iterator[TrackedPoint]:
             yield TrackedPoint(f"curves/{curve.name}", step, lost if value is None else value)
 
 
-def _last(one: ReplicateResult, scored: list[EvaluationView]) -> Iterator[TrackedPoint]:
-    """Yield the scores of one seed; those of other tasks have their place in the name."""
-    for place, score in enumerate(scored):
-        beside = f"_{score.task['name']}_{place}" if place else ""
+def _last(one: ReplicateResult, own: str, scored: list[EvaluationView]) -> Iterator[TrackedPoint]:
+    """Yield the scores of one seed; of other tasks, their name is in that of the score."""
+    names: Counter[str] = Counter()
+    for score in scored:
+        name = str(score.task["name"])
+        beside = "" if _text(score.task) == own else f"_{name}"
+        names[beside] += 1
+        again = f"_{names[beside]}" if names[beside] > 1 else ""
         figures = {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
-        for name, value in figures.items():
+        for figure, value in figures.items():
             if value is not None:
-                yield TrackedPoint(f"test{beside}/{name}", one.steps, value)
+                yield TrackedPoint(f"test{beside}{again}/{figure}", one.steps, value)
+
+
+def _text(document: object) -> str:
+    return json.dumps(document, sort_keys=True)
 
 
 def _page(client: "Client", kind: str, name: str) -> str:
