@@ -20,6 +20,8 @@ from adaptlab_client.trackers.tracked_runs import ID_TAG, TrackedPoint, TrackedR
 MOST_METRICS, MOST_OTHERS = 1000, 100
 """Entries of one `runs/log-batch`."""
 LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6000, 5000
+SECONDS = 30.0
+"""Limit on a request."""
 _STATES = {"succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 _NOT_IN_NAMES = re.compile(r"[^\w\-.: /]")
 
@@ -39,22 +41,34 @@ class MlflowServer:
     def __init__(
         self, url: str, experiment: str = "adaptlab", transport: httpx.BaseTransport | None = None
     ) -> None:
-        token = os.environ.get("MLFLOW_TRACKING_TOKEN")
-        user = os.environ.get("MLFLOW_TRACKING_USERNAME")
         self._url = url.rstrip("/")
         self._experiment = experiment
-        self._client = httpx.Client(
-            base_url=f"{self._url}/api/2.0/mlflow/",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            auth=(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", ""))
-            if user and not token
-            else None,
-            timeout=30.0,
-            transport=transport,
-        )
+        self._transport = transport
 
     def send(self, runs: Iterable[TrackedRun]) -> int:
         """Send runs, each after the one above it; return their number."""
+        token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+        user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+        password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
+        with httpx.Client(
+            base_url=f"{self._url}/api/2.0/mlflow/",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            auth=(user, password) if user and not token else None,
+            timeout=SECONDS,
+            transport=self._transport,
+        ) as client:
+            return _Experiment(client, self._url, self._experiment).send(runs)
+
+
+class _Experiment:
+    """The runs of an experiment, over one connection."""
+
+    def __init__(self, client: httpx.Client, url: str, name: str) -> None:
+        self._client = client
+        self._url = url
+        self._experiment = name
+
+    def send(self, runs: Iterable[TrackedRun]) -> int:
         experiment = self._experiment_id()
         known = dict(self._known(experiment))
         above: dict[tuple[str, ...], str] = {}
