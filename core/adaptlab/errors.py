@@ -84,6 +84,14 @@ class NoPeftForm(AdaptlabError):
     """
 
 
+class NoLibraryForm(AdaptlabError):
+    """A model that `transformers` cannot express; the message says what else can be done."""
+
+
+class NotMergeable(AdaptlabError):
+    """An adaptation that is no change of weights; the message says what else can be done."""
+
+
 class BadDataset(AdaptlabError):
     """Content that is not the canonical content of its dataset."""
 

@@ -80,6 +80,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "budgets solve": ("adaptlab budgets solve --base-model tiny-sort --budget 16",),
     "base-models list": ("adaptlab base-models list",),
     "base-models show": ("adaptlab base-models show tiny-sort",),
+    "base-models export": ("adaptlab base-models export tiny-sort tiny-sort-folder",),
     "base-models share": ("adaptlab base-models share tiny-sort robotics",),
     "base-models take-back": ("adaptlab base-models take-back tiny-sort robotics",),
     "base-models import": (

@@ -7,8 +7,9 @@ from typing import Generic, Literal, TypeVar
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab_answers.jobs import JobView
-from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
+from adaptlab_answers.models import BaseModelFolder, BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
+from adaptlab_client.errors import UnexpectedAnswer
 from adaptlab_client.resources.hub import Hub
 from adaptlab_client.resources.jobs import Jobs
 from adaptlab_client.resources.peft_folders import save_folder
@@ -68,6 +69,33 @@ class BaseModels:
         return self._connection.send(
             Request("GET", path_of("base-models", name, "tokenizer"))
         ).content
+
+    def export(
+        self,
+        name: str,
+        folder: str | Path,
+        *,
+        replicate: int = 0,
+        report: download.Report | None = None,
+    ) -> Path:
+        """Write a base model to a folder that `transformers` loads.
+
+        `AutoModelForCausalLM.from_pretrained` loads the folder, which is created. `replicate` is
+        that of a model trained here. Files that the folder has already are not fetched again.
+        Raises `InvalidRequest` if the model has no form in `transformers`.
+        """
+        path, target = path_of("base-models", name, "folder"), Path(folder)
+        query = {"replicate": replicate}
+        listed = self._connection.ask(Request("GET", path, query=query), BaseModelFolder)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in listed.data:
+            if Path(file.name).name != file.name:
+                raise UnexpectedAnswer(f"{path} names {file.name!r}, which is not a file name.")
+            source = path_of("base-models", name, "folder", file.name) + f"?replicate={replicate}"
+            digest = download.announced_digest(self._connection, source)
+            if not download.is_present(target / file.name, digest):
+                download.save(self._connection, source, target / file.name, digest, report)
+        return target
 
     def share(self, name: str, project: str) -> BaseModelView:
         """Share a base model with another project of yours; safe to repeat.
