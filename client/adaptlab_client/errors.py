@@ -171,6 +171,10 @@ class FetchFailed(AdaptlabError):
         super().__init__(f"{source} was not fetched: {reason}")
 
 
+class CannotConvert(AdaptlabError):
+    """An adaptation has no such form, or this machine cannot compute it."""
+
+
 class WaitTimedOut(AdaptlabError):
     """The time limit was reached before the jobs ended; they continue."""
 

@@ -88,6 +88,10 @@ class NoLibraryForm(AdaptlabError):
     """A model that `transformers` cannot express; the message says what else can be done."""
 
 
+class NoGgufForm(AdaptlabError):
+    """An adapter that llama.cpp cannot read; the message says what else can be done."""
+
+
 class NotMergeable(AdaptlabError):
     """An adaptation that is no change of weights; the message says what else can be done."""
 

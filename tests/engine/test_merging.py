@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import pytest
 import torch
 from peft import PeftModel
@@ -13,9 +15,9 @@ from tests.engine.published import Pair, gpt2, llama, pair
 from transformers import AutoModelForCausalLM
 
 from adaptlab.engine.models.huggingface import load_folder
-from adaptlab.errors import NotMergeable
+from adaptlab.errors import NoGgufForm, NotMergeable
+from adaptlab.exchange.merge_request import MergeReport, MergeRequest
 from adaptlab.plugins.method import METHODS, Method
-from adaptlab.running.merge_request import MergeReport, MergeRequest
 from adaptlab.running.merging import written
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
@@ -57,7 +59,7 @@ def job(both: Pair, method: dict[str, Any]) -> ResolvedAdapt:
 
 
 def merged(
-    both: Pair, folder: Path, method: dict[str, Any], rank: int | None = None
+    both: Pair, folder: Path, method: dict[str, Any], **form: Any
 ) -> tuple[Method, dict[str, torch.Tensor], MergeReport]:
     """The method and its tensors, and what merging them into the folder `base` reports."""
     spec = job(both, method)
@@ -69,7 +71,7 @@ def merged(
         checkpoint=folder / "checkpoint.safetensors",
         base=folder / "base",
         folder=folder / "merged",
-        rank=rank,
+        **form,
     )
     return kept, tensors, written(request)
 
@@ -128,7 +130,7 @@ def test_tied_weights_shards_and_the_dtype_of_the_base(
 @pytest.mark.parametrize("name", ["full_finetuning", "loha", "hira", "miss", "vera", "oft", "c3a"])
 def test_other_methods_as_lora_of_full_rank(name: str, tmp_path: Path):
     both = pair(llama, tmp_path / "base", double=False)
-    kept, tensors, report = merged(both, tmp_path, {"name": name}, rank=24)
+    kept, tensors, report = merged(both, tmp_path, {"name": name}, form="lora", rank=24)
     assert max(one.rounding for one in report.sites) < 1e-5
     if name == "full_finetuning":
         assert {"embed.weight", "final_norm.weight"} <= {*report.lost}
@@ -141,9 +143,43 @@ def test_other_methods_as_lora_of_full_rank(name: str, tmp_path: Path):
 
 def test_the_error_of_a_lower_rank_is_that_of_the_singular_values(tmp_path: Path):
     both = pair(llama, tmp_path / "base", double=False)
-    kept, tensors, report = merged(both, tmp_path, {"name": "loha", "rank": 2}, rank=1)
+    kept, tensors, report = merged(both, tmp_path, {"name": "loha", "rank": 2}, form="lora", rank=1)
     one = next(site for site in report.sites if site.name == "blocks.0.attn.q.weight")
     a1, b1, a2, b2 = (tensors[f"blocks.0.attn.q.{part}"] for part in ("a1", "b1", "a2", "b2"))
     s = torch.linalg.svdvals((b1 @ a1) * (b2 @ a2))
     assert one.rounding == pytest.approx(float(s[1:].norm() / s.norm()), rel=1e-4)
     assert kept.name == "loha"
+
+
+@pytest.mark.parametrize("form", ["own", "lora"])
+def test_llama_cpp_reads_names_shapes_and_rotary_rows(form: str, tmp_path: Path):
+    """Rows of q and k are the pairs (i, i + d/2) of a head, side by side in the format."""
+    both = pair(llama, tmp_path / "base", double=False)
+    overrides = [{"sites": ["v"], "rank": 3, "alpha": 5}]
+    method = {"name": "lora", "rank": 2, "sites": ["attn", "down"], "overrides": overrides}
+    kept, tensors, _ = merged(both, tmp_path, method, form=form, rank=3, is_gguf=True)
+    reader = gguf.GGUFReader(tmp_path / "merged" / "adapter.gguf")
+    alpha = reader.fields["adapter.lora.alpha"].contents()
+    assert reader.fields["general.architecture"].contents() == "llama"
+    found = {tensor.name: tensor.data for tensor in reader.tensors}
+    own = {"attn_q": "attn.q", "attn_k": "attn.k", "attn_v": "attn.v", "attn_output": "attn.o",
+           "ffn_down": "mlp.down"}  # fmt: skip
+    assert len(found) == 2 * 2 * len(own)
+    for theirs, site in own.items():
+        a, b = (found[f"blk.1.{theirs}.weight.lora_{part}"] for part in "ab")
+        ours_a, ours_b = (tensors[f"blocks.1.{site}.{part}"].numpy() for part in "ab")
+        update = ours_b @ ours_a * (5 / 3 if site == "attn.v" else 1 / 2)
+        if site in ("attn.q", "attn.k"):
+            size = 24 // 4
+            order = [h + i + half for h in range(0, len(update), size)
+                     for i in range(size // 2) for half in (0, size // 2)]  # fmt: skip
+            update = update[order]
+        assert np.allclose(alpha / len(a) * (b @ a), update, atol=1e-5), theirs
+    assert kept.name == "lora"
+
+
+def test_what_llama_cpp_does_not_apply(tmp_path: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    for method, named in (({"name": "ia3"}, "IA3"), (OPTIONS["lora"] | {"name": "lora"}, "DoRA")):
+        with pytest.raises(NoGgufForm, match=f"not {named}.*--as lora"):
+            merged(both, tmp_path, method, form="own", is_gguf=True)

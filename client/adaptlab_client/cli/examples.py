@@ -125,6 +125,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints download --job $JOB --to checkpoints",
     ),
     "checkpoints export": ("adaptlab checkpoints export $CHECKPOINT --format peft --to adapter",),
+    "checkpoints merge": (
+        "adaptlab checkpoints merge $CHECKPOINT merged",
+        "adaptlab checkpoints merge $CHECKPOINT adapter --as lora --rank 8",
+    ),
     "checkpoints import": (
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),

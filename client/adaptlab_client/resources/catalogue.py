@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab.exchange.merge_request import MergeReport, MergeRequest
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelFolder, BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
-from adaptlab_client.errors import UnexpectedAnswer
+from adaptlab_client.errors import CannotConvert, UnexpectedAnswer
 from adaptlab_client.resources.hub import Hub
 from adaptlab_client.resources.jobs import Jobs
+from adaptlab_client.resources.merging_process import converted
 from adaptlab_client.resources.peft_folders import save_folder
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Request, path_of
@@ -174,9 +177,10 @@ class Budgets:
 class Checkpoints:
     """Checkpoints by id, and adapters from elsewhere."""
 
-    def __init__(self, connection: Connection, jobs: Jobs) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs, base_models: BaseModels) -> None:
         self._connection = connection
         self._jobs = jobs
+        self._base_models = base_models
 
     def get(self, checkpoint_id: int | str) -> CheckpointView:
         """Return the description of a checkpoint; raises `NotFound`."""
@@ -221,6 +225,48 @@ class Checkpoints:
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
+
+    def merge(
+        self,
+        checkpoint: CheckpointView | int | str,
+        folder: str | Path,
+        *,
+        form: Literal["merged", "lora", "own"] = "merged",
+        rank: int = 8,
+        gguf: bool = False,
+        report: download.Report | None = None,
+    ) -> MergeReport:
+        """Write an adapted model, or its adapter in another form, to a folder.
+
+        `merged` is the whole model as `transformers` loads it, in the dtype of its base. `lora` is
+        the nearest LoRA of a rank, and `own` the method's own form in PEFT; `gguf` writes an
+        adapter for llama.cpp instead of a folder for PEFT. The base model is downloaded, and this
+        machine computes with torch. Raises `CannotConvert`, and `InvalidRequest` if the base model
+        has no form in `transformers`.
+        """
+        view = checkpoint if isinstance(checkpoint, CheckpointView) else self.get(checkpoint)
+        spec = self._jobs.get(view.job_id).resolved_spec
+        if spec.base_model is None:
+            raise CannotConvert(
+                f"Checkpoint {view.id} is a base model. Write it with `adaptlab base-models "
+                "export`; checkpoints of adaptations are merged."
+            )
+        base = self._base_models.get(spec.base_model)
+        replicate = spec.base_replicates[spec.seeds.index(view.seed)]
+        with TemporaryDirectory() as scratch:
+            request = MergeRequest(
+                spec=spec,
+                checkpoint=self.download(view, Path(scratch) / "checkpoint.safetensors"),
+                base=self._base_models.export(
+                    base.name, Path(scratch) / "base", replicate=replicate, report=report
+                ),
+                folder=Path(folder),
+                form=form,
+                rank=rank,
+                is_gguf=gguf,
+                base_name=base.origin.repository if base.origin else base.name,
+            )
+            return converted(request)
 
     def import_folder(
         self, base_model: str, folder: str, task: Choice, **members: object

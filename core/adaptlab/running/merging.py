@@ -1,4 +1,4 @@
-"""A merged model or its nearest LoRA, written beside its base: a process of its own.
+"""Adaptations in other forms, written with their base at hand: a process of its own.
 
 The request is one JSON object on stdin, the report one on stdout. A refusal is a sentence on stderr
 with the status 3.
@@ -21,10 +21,12 @@ from adaptlab.engine.models.checkpoint import read_tensors
 from adaptlab.engine.models.huggingface import mapped_tensors
 from adaptlab.engine.models.merging import HEAD, merged_tensors
 from adaptlab.errors import AdaptlabError, NotMergeable
+from adaptlab.exchange.gguf_adapter import GGUF, write_gguf
+from adaptlab.exchange.merge_request import Merged, MergeReport, MergeRequest
 from adaptlab.exchange.peft_folder import peft_folder
+from adaptlab.exchange.plugins import Numbers
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.methods.lora import Lora
-from adaptlab.running.merge_request import Merged, MergeReport, MergeRequest
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.weights.huggingface import CONFIG, INDEX, PublishedTensor, read_json_object
 from adaptlab.weights.model_folder import CheckedFolder, check_folder
@@ -70,6 +72,10 @@ class Adaptation:
         own = self.base.family.shape().tied.get(name, name)
         return mapped_tensors(self.base, [own], torch.float64)[own]
 
+    def base_numbers(self, name: str) -> Numbers:
+        """Return a tensor of the base for numpy, in float32."""
+        return self.base_tensor(name).float().numpy()
+
     def merged(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the changed tensors; see `merged_tensors`."""
         shape, method = self.base.family.shape(), self.spec.method.kept()
@@ -80,9 +86,24 @@ def written(request: MergeRequest) -> MergeReport:
     """Write what was asked for, and return what it costs."""
     adaptation = Adaptation.read(request)
     request.folder.mkdir(parents=True, exist_ok=True)
-    if request.rank is None:
+    if request.form == "merged":
         return MergeReport(sites=tuple(_write_merged(adaptation, request.folder)))
-    return _write_lora(adaptation, request)
+    report, files = (
+        _own(adaptation, request) if request.form == "own" else _lora(adaptation, request)
+    )
+    if request.is_gguf:
+        write_gguf(files, read_json_object(adaptation.base.files, CONFIG), request.folder / GGUF)
+        return report
+    for name, content in files.items():
+        (request.folder / name).write_bytes(content)
+    return report
+
+
+def _own(adaptation: Adaptation, request: MergeRequest) -> tuple[MergeReport, dict[str, bytes]]:
+    """Return the files of the method's own form in PEFT."""
+    spec, content = adaptation.spec, request.checkpoint.read_bytes()
+    base, name = adaptation.base_numbers, request.base_name
+    return MergeReport(sites=()), peft_folder(spec.family, spec.method, content, base, name)
 
 
 def _write_merged(adaptation: Adaptation, folder: Path) -> Iterator[Merged]:
@@ -183,9 +204,8 @@ def _copy_others(checked: CheckedFolder, folder: Path, *, unties: bool) -> None:
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def _write_lora(adaptation: Adaptation, request: MergeRequest) -> MergeReport:
-    """Write the best LoRA of one rank, by singular values of every change."""
-    assert request.rank is not None
+def _lora(adaptation: Adaptation, request: MergeRequest) -> tuple[MergeReport, dict[str, bytes]]:
+    """Return the files of the best LoRA of one rank, by singular values of every change."""
     shape, rank = adaptation.base.family.shape(), request.rank
     sites = {f"{site.name}.weight": site for site in shape.linear_sites}
     tensors: dict[str, Tensor] = {}
@@ -220,12 +240,10 @@ def _write_lora(adaptation: Adaptation, request: MergeRequest) -> MergeReport:
         adaptation.spec.family,
         method,
         checkpoint,
-        lambda name: adaptation.base_tensor(name).float().numpy(),
+        adaptation.base_numbers,
         request.base_name,
     )
-    for name, content in files.items():
-        (request.folder / name).write_bytes(content)
-    return MergeReport(sites=tuple(costs), lost=tuple(lost))
+    return MergeReport(sites=tuple(costs), lost=tuple(lost)), files
 
 
 def _factors(change: Tensor, rank: int) -> tuple[Tensor, Tensor]:

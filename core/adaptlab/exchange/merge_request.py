@@ -1,6 +1,7 @@
 """What the merging process is asked, and what it answers; without torch."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,17 +12,20 @@ MODULE = "adaptlab.running.merging"
 
 
 class MergeRequest(Value):
-    """A checkpoint to merge into the folder of its base, or to write as LoRA.
+    """A checkpoint to write in another form, and the folder of its base.
 
-    `rank` is that of the LoRA, None for the merged model. `base_name` is the base's name for users
-    of the LoRA.
+    `form` is `merged` for the merged model, `lora` for the nearest LoRA of a `rank`, and `own` for
+    the form that PEFT has for the method. Adapters are folders for PEFT, or one file for llama.cpp
+    if `is_gguf`. `base_name` is the base's name for users of the adapter.
     """
 
     spec: ResolvedSpec
     checkpoint: Path
     base: Path
     folder: Path
-    rank: int | None = Field(default=None, ge=1, le=4096)
+    form: Literal["merged", "lora", "own"] = "merged"
+    rank: int = Field(default=8, ge=1, le=4096)
+    is_gguf: bool = False
     base_name: str | None = None
 
 
