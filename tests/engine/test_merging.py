@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM
 
 from adaptlab.engine.models.huggingface import load_folder
 from adaptlab.errors import NoGgufForm, NotMergeable
-from adaptlab.exchange.merge_request import MergeReport, MergeRequest
 from adaptlab.plugins.method import METHODS, Method
 from adaptlab.running.merging import written
+from adaptlab.runs.merge_request import MergeReport, MergeRequest
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolved import ResolvedAdapt, write_resolved

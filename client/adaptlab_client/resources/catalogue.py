@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 
-from adaptlab.exchange.merge_request import MergeReport, MergeRequest
+from adaptlab.runs.merge_request import MergeReport, MergeRequest
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelFolder, BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
@@ -21,6 +21,7 @@ from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
 
 P = TypeVar("P", bound=PlugIn)
+Report = download.Report
 Choice = str | Mapping[str, object]
 
 
@@ -234,7 +235,7 @@ class Checkpoints:
         form: Literal["merged", "lora", "own"] = "merged",
         rank: int = 8,
         gguf: bool = False,
-        report: download.Report | None = None,
+        report: Report | None = None,
     ) -> MergeReport:
         """Write an adapted model, or its adapter in another form, to a folder.
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from adaptlab.exchange.merge_request import MODULE, MergeReport, MergeRequest
+from adaptlab.runs.merge_request import MODULE, MergeReport, MergeRequest
 from adaptlab_client.errors import CannotConvert
 
 _REFUSED = 3

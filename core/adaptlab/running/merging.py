@@ -22,11 +22,11 @@ from adaptlab.engine.models.huggingface import mapped_tensors
 from adaptlab.engine.models.merging import HEAD, merged_tensors
 from adaptlab.errors import AdaptlabError, NotMergeable
 from adaptlab.exchange.gguf_adapter import GGUF, write_gguf
-from adaptlab.exchange.merge_request import Merged, MergeReport, MergeRequest
 from adaptlab.exchange.peft_folder import peft_folder
 from adaptlab.exchange.plugins import Numbers
 from adaptlab.exchange.site_patterns import site_patterns
 from adaptlab.methods.lora import Lora
+from adaptlab.runs.merge_request import Merged, MergeReport, MergeRequest
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.weights.huggingface import CONFIG, INDEX, PublishedTensor, read_json_object
 from adaptlab.weights.model_folder import CheckedFolder, check_folder
