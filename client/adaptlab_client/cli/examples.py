@@ -129,6 +129,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints merge $CHECKPOINT merged",
         "adaptlab checkpoints merge $CHECKPOINT adapter --as lora --rank 8",
     ),
+    "checkpoints push": ("adaptlab checkpoints push $CHECKPOINT my-lab/my-adapter",),
     "checkpoints import": (
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),

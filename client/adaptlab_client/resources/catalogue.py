@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeVar
 from pydantic import JsonValue, TypeAdapter
 
 from adaptlab.runs.merge_request import MergeReport, MergeRequest
+from adaptlab_answers.hub import HubFetchView
 from adaptlab_answers.jobs import JobView
 from adaptlab_answers.models import BaseModelFolder, BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
@@ -226,6 +227,27 @@ class Checkpoints:
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
+
+    def push(
+        self,
+        checkpoint: CheckpointView | int | str,
+        repository: str,
+        *,
+        public: bool = False,
+    ) -> HubFetchView:
+        """Have the server push an adapter to `ORGANISATION/NAME` on its hub; safe to repeat.
+
+        The repository gets the PEFT folder with a model card, and is created as a private one
+        unless `public`. `Client.hub.wait` waits for it. Raises `InvalidRequest` if you have stored
+        no token of the hub, or the base's licence is unknown and `public` is true.
+        """
+        identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
+        request = Request(
+            "POST",
+            path_of("checkpoints", identity, "pushes"),
+            body={"repository": repository, "is_public": public},
+        )
+        return self._connection.ask(request, HubFetchView)
 
     def merge(
         self,

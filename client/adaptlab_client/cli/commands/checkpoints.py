@@ -1,4 +1,4 @@
-"""`adaptlab checkpoints`: list, show, download, export, merge and import trained tensors."""
+"""`adaptlab checkpoints`: list, show, download, export, merge, push and import trained tensors."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,17 @@ import typer
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.terminal import Output, one_line, print_in_full, print_list, say
+from adaptlab_client.cli.printing.fetches import COLUMNS as FETCH_COLUMNS
+from adaptlab_client.cli.printing.fetches import fetch_progress
+from adaptlab_client.cli.printing.fetches import row_of as fetch_row
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    one_line,
+    print_in_full,
+    print_list,
+    print_one,
+    say,
+)
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_choice
 from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, show_new_job
@@ -139,6 +149,30 @@ def merge(
     say(f"wrote {one_line(folder)}")
 
 
+def push(
+    context: typer.Context,
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="ORG/NAME", help="Repository on the server's hub.")
+    ],
+    public: Annotated[bool, typer.Option("--public", help="Let everyone see it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is there.")] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Push an adapter to the hub, with a model card that has the verdict.
+
+    It needs your token (`adaptlab hub set-token`). The repository is private unless --public. A
+    repeated push makes no second commit; `adaptlab hub list` has its state.
+    """
+    with open_client(context) as client:
+        pushed = client.checkpoints.push(checkpoint, repository, public=public)
+        if wait:
+            with fetch_progress(repository) as report:
+                pushed = client.hub.wait(pushed.id, timeout=timeout, on_progress=report)
+        print_one(pushed, FETCH_COLUMNS, fetch_row, output)
+
+
 def import_adapter(
     context: typer.Context,
     base_model: Annotated[
@@ -181,13 +215,14 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab checkpoints`."""
     return group(
         "checkpoints",
-        "List, show, download, export, merge and import trained tensors.",
+        "List, show, download, export, merge, push and import trained tensors.",
         {
             "list": list_checkpoints,
             "show": show,
             "download": download,
             "export": export,
             "merge": merge,
+            "push": push,
             "import": import_adapter,
         },
     )
