@@ -117,6 +117,12 @@ def get(session: Session, fetch_id: UUID) -> HubFetchView:
     return _view(*row)
 
 
+def pushes_of(session: Session, job_id: UUID) -> tuple[HubFetchView, ...]:
+    """Return the pushes of a job's adapters, newest first."""
+    rows = _rows().where(HubFetch.job_id == job_id, HubFetch.push.is_not(None))
+    return tuple(_view(*row) for row in session.execute(rows.order_by(HubFetch.created_at.desc())))
+
+
 def page(
     session: Session, page_size: int = paging.DEFAULT_PAGE_SIZE, page_token: str | None = None
 ) -> Page[HubFetchView]:
