@@ -165,10 +165,10 @@ class DigestMismatch(AdaptlabError):
 
 
 class FetchFailed(AdaptlabError):
-    """A model that was waited for could not be fetched from the hub."""
+    """A model was not fetched from the hub, or an adapter not pushed, though waited for."""
 
-    def __init__(self, source: str, reason: str) -> None:
-        super().__init__(f"{source} was not fetched: {reason}")
+    def __init__(self, source: str, reason: str, verb: str = "fetched") -> None:
+        super().__init__(f"{source} was not {verb}: {reason}")
 
 
 class CannotConvert(AdaptlabError):

@@ -196,6 +196,7 @@ def variables(
     return {
         "": everywhere,
         "checkpoints export": {"CHECKPOINT": str(adapter)},
+        "checkpoints push": {"CHECKPOINT": str(adapter)},
         "jobs cancel": {"JOB": queued},
         "jobs pause": {"JOB": pausable},
         "jobs resume": {"JOB": pausable},

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import yaml
 from sqlalchemy.orm import Session, sessionmaker
@@ -43,8 +45,8 @@ class Pushes(Lab):
         with self.sessions.begin() as session:
             return pushes.create(session, self.who, self.checkpoint, new, self.settings)[0]
 
-    def pushed(self, **options: bool) -> HubFetchView:
-        push = self.ask(**options)
+    def pushed(self) -> HubFetchView:
+        push = self.ask()
         self.attempt().run()
         return self.look(push)
 
@@ -109,20 +111,23 @@ def test_a_lost_answer_makes_no_second_commit(lab: Pushes, hub: Hub) -> None:
     assert hub.commits == [REPO]
 
 
-def test_an_upload_that_was_cut_off_before_its_commit_is_not_sent_again(
-    lab: Pushes, hub: Hub
-) -> None:
-    hub.changes["main"] = _once("/commit/", _stop)
+@pytest.mark.parametrize("commits", [False, True], ids=["before", "after"])
+def test_a_kill_around_the_commit_leaves_one(commits: bool, lab: Pushes, hub: Hub) -> None:
+    def kill(handler: Handler) -> None:
+        if commits:
+            handler.written(urlsplit(handler.path).path)
+        for child in psutil.Process().children():
+            if "adaptlab_services.hub.hub_process" in child.cmdline():
+                child.kill()
+        handler.close_connection = True
+
+    hub.changes["main"] = _once("/commit/", kill)
     push = lab.pushed()
-    assert push.state == "pending"
+    assert (push.state, push.code) == ("pending", "ended")
     lab.attempt().run()
     assert lab.look(push).state == "succeeded"
     assert len([one for one in hub.asked if one.host == "cdn"]) == 1
     assert hub.commits == [REPO]
-
-
-def _stop(handler: Handler) -> None:
-    handler.close_connection = True
 
 
 def _once(part: str, change: Callable[[Handler], None]) -> Callable[[Handler], bool]:

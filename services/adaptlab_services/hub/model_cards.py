@@ -176,5 +176,8 @@ def _facts(
 
 
 def _loading(base: str, origin: HubOrigin | None, repository: str) -> str:
-    revision = "" if origin is None else f", revision={origin.commit!r}"
+    if origin is None:
+        export = f"`adaptlab base-models export {base} BASE` writes the base model.\n\n"
+        return export + LOADING.format(base="BASE", revision="", repository=repository)
+    revision = f", revision={origin.commit!r}"
     return LOADING.format(base=base, revision=revision, repository=repository)
