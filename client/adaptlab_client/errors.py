@@ -165,7 +165,7 @@ class DigestMismatch(AdaptlabError):
 
 
 class FetchFailed(AdaptlabError):
-    """A model was not fetched from the hub, or an adapter not pushed, though waited for."""
+    """A fetch from the hub, or a push to it, that was waited for failed."""
 
     def __init__(self, source: str, reason: str, verb: str = "fetched") -> None:
         super().__init__(f"{source} was not {verb}: {reason}")

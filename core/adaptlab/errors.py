@@ -85,15 +85,24 @@ class NoPeftForm(AdaptlabError):
 
 
 class NoLibraryForm(AdaptlabError):
-    """A model that `transformers` cannot express; the message says what else can be done."""
+    """A model that `transformers` cannot express.
+
+    The message says what else can be done.
+    """
 
 
 class NoGgufForm(AdaptlabError):
-    """An adapter that llama.cpp cannot read; the message says what else can be done."""
+    """An adapter that llama.cpp cannot read.
+
+    The message says what else can be done.
+    """
 
 
 class NotMergeable(AdaptlabError):
-    """An adaptation that is no change of weights; the message says what else can be done."""
+    """An adaptation that is no change of weights.
+
+    The message says what else can be done.
+    """
 
 
 class BadDataset(AdaptlabError):

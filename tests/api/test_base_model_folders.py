@@ -1,4 +1,4 @@
-"""Base models over HTTP as folders; tests/engine compares what transformers computes."""
+"""Base models over HTTP as folders; tests/engine loads them."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from safetensors.numpy import load
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import BASE, an_adapter
 from tests.api.rooted import with_a_root
-from tests.api.test_model_folders import created
+from tests.api.sending import sent
 from tests.folders import a_model_folder, in_shards
 
 from adaptlab_services.settings import Settings
@@ -38,7 +38,9 @@ def test_an_imported_model_is_exported_byte_for_byte(
 ) -> None:
     if source.startswith("uploaded"):
         (folder / "notes.txt").unlink()
-        created(api, folder)
+        files = [{"name": p.name, "upload": sent(api, p.read_bytes())} for p in folder.iterdir()]
+        body = {"name": "llama", "files": files}
+        assert api.post("/v1/model-folders", json=body).status_code == 201
     document = {"kind": "import", "name": "llama", "folder": source}
     assert api.post("/v1/jobs", json=document).status_code == 201
     listed = api.get("/v1/base-models/llama/folder").json()["data"]

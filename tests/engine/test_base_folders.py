@@ -1,4 +1,4 @@
-"""Base models trained here, as `transformers` loads them from an exported folder."""
+"""Exported base models, as `transformers` loads them."""
 
 from pathlib import Path
 

@@ -61,7 +61,7 @@ def job(both: Pair, method: dict[str, Any]) -> ResolvedAdapt:
 def merged(
     both: Pair, folder: Path, method: dict[str, Any], **form: Any
 ) -> tuple[Method, dict[str, torch.Tensor], MergeReport]:
-    """The method and its tensors, and what merging them into the folder `base` reports."""
+    """The method, its tensors, and the report of merging them."""
     spec = job(both, method)
     kept = spec.method.kept()
     tensors = drawn(kept, both)
@@ -153,7 +153,7 @@ def test_the_error_of_a_lower_rank_is_that_of_the_singular_values(tmp_path: Path
 
 @pytest.mark.parametrize("form", ["own", "lora"])
 def test_llama_cpp_reads_names_shapes_and_rotary_rows(form: str, tmp_path: Path):
-    """Rows of q and k are the pairs (i, i + d/2) of a head, side by side in the format."""
+    """Rows i and i + d/2 of a head are side by side in the format."""
     both = pair(llama, tmp_path / "base", double=False)
     overrides = [{"sites": ["v"], "rank": 3, "alpha": 5}]
     method = {"name": "lora", "rank": 2, "sites": ["attn", "down"], "overrides": overrides}

@@ -10,7 +10,7 @@ import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import an_adapter
 from tests.hub_server import Handler, Hub, a_hub
-from tests.services.test_hub_fetches import Lab
+from tests.services.hub_lab import Lab
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.hub import HubFetchView
@@ -101,7 +101,7 @@ def test_the_card_says_what_was_found(lab: Pushes, hub: Hub) -> None:
 
 
 def test_a_lost_answer_makes_no_second_commit(lab: Pushes, hub: Hub) -> None:
-    """As after a kill between commit and record: the next attempt finds the files there."""
+    """The next attempt finds the files there."""
     hub.loses_commits = True
     push = lab.pushed()
     assert (push.state, push.code) == ("pending", "cut")

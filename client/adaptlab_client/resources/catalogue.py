@@ -235,9 +235,9 @@ class Checkpoints:
         *,
         public: bool = False,
     ) -> HubFetchView:
-        """Have the server push an adapter to `ORGANISATION/NAME` on its hub; safe to repeat.
+        """Have the server push an adapter to its hub; safe to repeat.
 
-        The repository gets the PEFT folder with a model card, and is created as a private one
+        The repository `ORGANISATION/NAME` gets the PEFT folder with a model card, and is created as a private one
         unless `public`. `Client.hub.wait` waits for it. Raises `InvalidRequest` if you have stored
         no token of the hub, or the base's licence is unknown and `public` is true.
         """

@@ -1,4 +1,4 @@
-"""Adaptations in other forms, by a process of this machine that loads torch."""
+"""Adaptations in other forms, by a process that loads torch."""
 
 import subprocess
 import sys

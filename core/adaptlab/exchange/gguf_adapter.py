@@ -138,7 +138,10 @@ def _matching(pattern: object, module: str, usual: object) -> float:
 
 
 def _heads(architecture: str, base: Config, module: str) -> int | None:
-    """Return the heads of queries or keys whose rows are ordered anew, None for other modules."""
+    """Return the heads of a module whose rows are ordered anew.
+
+    None for a module that is neither of queries nor of keys.
+    """
     if architecture not in PERMUTED:
         return None
     if module.endswith(".q_proj"):

@@ -1,4 +1,4 @@
-"""Adaptations in other forms, written with their base at hand: a process of its own.
+"""Adaptations in other forms: a process with their base at hand.
 
 The request is one JSON object on stdin, the report one on stdout. A refusal is a sentence on stderr
 with the status 3.
@@ -37,7 +37,7 @@ TIED = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
-class Adaptation:
+class LoadedAdaptation:
     """A trained adaptation and the folder of its base."""
 
     spec: ResolvedAdapt
@@ -45,7 +45,7 @@ class Adaptation:
     trained: Mapping[str, Tensor]
 
     @classmethod
-    def read(cls, request: MergeRequest) -> "Adaptation":
+    def read(cls, request: MergeRequest) -> "LoadedAdaptation":
         """Read the checkpoint and the headers of the base.
 
         Raises:
@@ -84,7 +84,7 @@ class Adaptation:
 
 def written(request: MergeRequest) -> MergeReport:
     """Write what was asked for, and return what it costs."""
-    adaptation = Adaptation.read(request)
+    adaptation = LoadedAdaptation.read(request)
     request.folder.mkdir(parents=True, exist_ok=True)
     if request.form == "merged":
         return MergeReport(sites=tuple(_write_merged(adaptation, request.folder)))
@@ -99,14 +99,16 @@ def written(request: MergeRequest) -> MergeReport:
     return report
 
 
-def _own(adaptation: Adaptation, request: MergeRequest) -> tuple[MergeReport, dict[str, bytes]]:
+def _own(
+    adaptation: LoadedAdaptation, request: MergeRequest
+) -> tuple[MergeReport, dict[str, bytes]]:
     """Return the files of the method's own form in PEFT."""
     spec, content = adaptation.spec, request.checkpoint.read_bytes()
     base, name = adaptation.base_numbers, request.base_name
     return MergeReport(sites=()), peft_folder(spec.family, spec.method, content, base, name)
 
 
-def _write_merged(adaptation: Adaptation, folder: Path) -> Iterator[Merged]:
+def _write_merged(adaptation: LoadedAdaptation, folder: Path) -> Iterator[Merged]:
     """Write the files of the base with the changed tensors in their places."""
     checked = adaptation.base
     shape, changed = checked.family.shape(), dict(adaptation.merged())
@@ -144,7 +146,7 @@ def _write_merged(adaptation: Adaptation, folder: Path) -> Iterator[Merged]:
 def _placed(
     whole: Tensor, own: Iterable[tuple[str, PublishedTensor]], changed: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return a stored tensor with ours in their places, rounded once to its dtype."""
+    """Return a stored tensor with ours in place, rounded once."""
     exact = whole.double().clone()
     for name, place in own:
         _part(exact, place, changed[name]).copy_(changed[name])
@@ -175,7 +177,7 @@ def _cost(
 
 
 def _added_head(checked: CheckedFolder, head: Tensor, like: StoredTensor) -> dict[str, Tensor]:
-    """Return the untied head by the library's name, in the dtype of the embedding."""
+    """Return the untied head by its name, in the embedding's dtype."""
     with safe_open(like.file, framework="pt") as file:
         dtype = file.get_tensor(like.name).dtype
     name = checked.family.stored_name(HEAD, checked.family.published_tensors()[HEAD])
@@ -204,8 +206,10 @@ def _copy_others(checked: CheckedFolder, folder: Path, *, unties: bool) -> None:
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def _lora(adaptation: Adaptation, request: MergeRequest) -> tuple[MergeReport, dict[str, bytes]]:
-    """Return the files of the best LoRA of one rank, by singular values of every change."""
+def _lora(
+    adaptation: LoadedAdaptation, request: MergeRequest
+) -> tuple[MergeReport, dict[str, bytes]]:
+    """Return the files of the nearest LoRA of one rank."""
     shape, rank = adaptation.base.family.shape(), request.rank
     sites = {f"{site.name}.weight": site for site in shape.linear_sites}
     tensors: dict[str, Tensor] = {}
@@ -247,9 +251,9 @@ def _lora(adaptation: Adaptation, request: MergeRequest) -> tuple[MergeReport, d
 
 
 def _factors(change: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Return B [O, r] and A [r, I] of the nearest matrix of a rank, in float32.
+    """Return B [O, r] and A [r, I] of the nearest matrix of a rank.
 
-    Singular values are shared evenly; a smaller matrix is filled up with zeros.
+    Singular values are shared evenly; a smaller matrix is filled up with zeros. Both are in float32.
     """
     u, s, v = torch.linalg.svd(change, full_matrices=False)
     kept = min(rank, len(s))

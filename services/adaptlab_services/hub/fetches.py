@@ -100,7 +100,7 @@ def create(
 
 
 def check_count(session: Session, principal: Principal) -> None:
-    """Raise `StateConflict` if the caller has too many active fetches and pushes."""
+    """Raise `StateConflict` if the caller has too many active fetches."""
     active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
     count = select(func.count()).select_from(HubFetch).where(active)
     if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
@@ -179,7 +179,7 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
 
 
 def check_on(settings: Settings, pointer: str) -> None:
-    """Raise `InvalidSpec` at a place of the request if the server talks to no hub."""
+    """Raise `InvalidSpec` at a pointer if the server talks to no hub."""
     if settings.hub == "off":
         detail = (
             "This server talks to no hub: an operator has set ADAPTLAB_HUB=off. Upload "

@@ -108,7 +108,7 @@ class ReadFile(Value):
 
 
 class PushFolder(Value):
-    """A request to the process to write the files of a local folder to a repository.
+    """A request to the process to write a folder to a repository.
 
     A new repository is private unless `is_public`. One with other files than `marker` in its card
     is left alone.

@@ -69,7 +69,7 @@ def model_card(
 
 
 def origin_of(session: Session, job: Job) -> HubOrigin | None:
-    """Return where the base model of an adaptation was fetched, None if it was not."""
+    """Return where an adaptation's base was fetched, None if nowhere."""
     assert job.base_model is not None
     base = BaseTensors.of(session, job.base_model, job.project_id, 0, ModelRoots({}))
     return None if base.folder is None else base.folder.origin
@@ -113,7 +113,7 @@ def _metadata(resolved: ResolvedAdapt, origin: HubOrigin | None) -> Mapping[str,
 
 
 def _report(session: Session, job: Job, resolved: ResolvedAdapt) -> Report | None:
-    """Return the report of the job's first study, or of the job alone, with its method."""
+    """Return the report of the job's first study, or of it alone."""
     study = first_studies(session, [job.id]).get(job.id)
     view = (
         comparisons.of_jobs(session, [job.id])

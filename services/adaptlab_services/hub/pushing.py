@@ -1,4 +1,4 @@
-"""One attempt at a push: the folder of an adapter with its card, in one commit."""
+"""One attempt at a push: an adapter with its card, in one commit."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

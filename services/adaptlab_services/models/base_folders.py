@@ -84,7 +84,7 @@ def listed(session: Session, name: str, replicate: int, roots: ModelRoots) -> Ba
 
 
 def one(session: Session, name: str, file: str, replicate: int, roots: ModelRoots) -> FolderFile:
-    """Return one of the files; see `files`. Raises `Absent` if there is none of that name."""
+    """Return one of the files; raises `Absent`, and see `files`."""
     for found in files(session, name, replicate, roots):
         if found.filename == file:
             return found

@@ -1,4 +1,4 @@
-"""Adaptations as changes of weights, for methods that are linear at every site.
+"""Adaptations as changes of weights, where they are linear.
 
 Nothing here knows a method: a linear site with its attachments is asked for its outputs at the
 rows of the identity, at zero and at a random input.
