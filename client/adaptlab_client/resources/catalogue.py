@@ -237,9 +237,9 @@ class Checkpoints:
     ) -> HubFetchView:
         """Have the server push an adapter to its hub; safe to repeat.
 
-        The repository `ORGANISATION/NAME` gets the PEFT folder with a model card, and is created as a private one
-        unless `public`. `Client.hub.wait` waits for it. Raises `InvalidRequest` if you have stored
-        no token of the hub, or the base's licence is unknown and `public` is true.
+        The repository `ORGANISATION/NAME` gets the PEFT folder with a model card, and is created as
+        a private one unless `public`. `Client.hub.wait` waits for it. Raises `InvalidRequest` if
+        you have stored no token of the hub, or the base's licence is unknown and `public` is true.
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         request = Request(

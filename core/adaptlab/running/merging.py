@@ -253,7 +253,7 @@ def _lora(
 def _factors(change: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Return B [O, r] and A [r, I] of the nearest matrix of a rank.
 
-    Singular values are shared evenly; a smaller matrix is filled up with zeros. Both are in float32.
+    Both are in float32 and share singular values evenly; smaller ones are filled up with zeros.
     """
     u, s, v = torch.linalg.svd(change, full_matrices=False)
     kept = min(rank, len(s))
