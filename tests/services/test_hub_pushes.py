@@ -14,7 +14,7 @@ from tests.services.hub_lab import Lab
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.hub import HubFetchView
-from adaptlab_services.hub import hub_tokens, pushes
+from adaptlab_services.hub import fetches, hub_tokens, pushes
 from adaptlab_services.hub.hub_tokens import NewHubToken
 from adaptlab_services.hub.pushes import NewHubPush
 from adaptlab_services.people.tokens import Principal
@@ -76,6 +76,9 @@ def test_a_push_makes_one_private_repository_and_one_commit(lab: Pushes, hub: Hu
     config = json.loads(hub.files[REPO]["adapter_config.json"])
     assert config["base_model_name_or_path"] is None
     again = lab.pushed()
+    with lab.sessions() as session:
+        assert first.job_id is not None
+        assert len(fetches.pushes_of(session, first.job_id)) == 2
     assert (again.state, again.commit) == ("succeeded", first.commit)
     assert hub.commits == [REPO]
     to_cdn = [one.headers for one in hub.asked if one.host == "cdn"]

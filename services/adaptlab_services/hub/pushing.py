@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import CheckpointRow, Job
+from adaptlab_db.tables import CheckpointRow, HubFetch, Job
 from adaptlab_services.errors import Absent
 from adaptlab_services.hub import due_fetches, model_cards
 from adaptlab_services.hub.fetching import FetchAttempt
@@ -49,7 +49,8 @@ class PushAttempt(FetchAttempt):
             )
         with self._sessions.begin() as session:
             due_fetches.hold(session, claimed, commit=pushed.commit, bytes_done=size)
-            due_fetches.succeed(session, claimed, None)
+            job_id = session.get_one(HubFetch, claimed.id).job_id
+            due_fetches.succeed(session, claimed, job_id)
         return ()
 
     def _files(self, session: Session) -> dict[str, bytes]:

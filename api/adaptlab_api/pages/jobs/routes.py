@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
@@ -45,7 +45,7 @@ NOT_DELETED = "The job was not deleted"
 NOT_DONE = "This is not possible now"
 
 _PUSH = TypeAdapter(NewHubPush)
-_CHECKPOINT = TypeAdapter(Annotated[int, Field(strict=False)])
+_CHECKPOINT = TypeAdapter(int)
 
 Control = Literal["pause", "resume", "retry"]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
@@ -222,7 +222,7 @@ def _add_pushing(router: APIRouter, renderer: Renderer) -> None:
         typed = {name: values[0].strip() for name, values in fields.items()}
         asked = {"repository": typed.get("repository", ""), "is_public": False}
         try:
-            checkpoint = valid(_CHECKPOINT, json.dumps(typed.get("checkpoint")).encode())
+            checkpoint = valid(_CHECKPOINT, typed.get("checkpoint", "").encode())
             new = valid(_PUSH, json.dumps(asked).encode())
             with session.begin_nested():
                 pushes.create(session, principal, checkpoint, new, opened.settings)
