@@ -71,13 +71,12 @@ def lab(
 def test_a_push_makes_one_private_repository_and_one_commit(lab: Pushes, hub: Hub) -> None:
     first = lab.pushed()
     assert (first.state, first.checkpoint_id, first.error) == ("succeeded", lab.checkpoint, None)
-    assert hub.created == [(REPO, "private")]
-    assert hub.files[REPO].keys() == FILES
+    assert (hub.created, hub.files[REPO].keys()) == ([(REPO, "private")], FILES)
     config = json.loads(hub.files[REPO]["adapter_config.json"])
     assert config["base_model_name_or_path"] is None
     again = lab.pushed()
     with lab.sessions() as session:
-        assert first.job_id is not None
+        assert first.job_id
         assert len(fetches.pushes_of(session, first.job_id)) == 2
     assert (again.state, again.commit) == ("succeeded", first.commit)
     assert hub.commits == [REPO]
