@@ -3,6 +3,7 @@
 Weights are on a second server, as they are there. Tests change what either answers.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -15,11 +16,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import yaml
+
 from adaptlab_services.settings import Settings
 
 COMMIT = "c0ffee" + 34 * "0"
 OTHER = "0ddba11" + 33 * "0"
 API = re.compile(r"/api/models/(?P<repo>.+?)/revision/(?P<revision>[^/]+)")
+HEAD = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)")
+COMMITS = re.compile(r"/api/models/(?P<repo>.+?)/(?P<step>preupload|commit)/main")
+BATCH = re.compile(r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch")
 FILE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 
 
@@ -48,26 +54,119 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: "Hub"
     host: str
+    sent: bytes
 
     def do_GET(self) -> None:
+        self.noted(self.plainly)
+
+    def do_POST(self) -> None:
+        self.sent = self.rfile.read(int(self.headers.get("content-length", "0")))
+        self.noted(self.written)
+
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def noted(self, plainly: Callable[[str], None]) -> None:
+        """Note a request, and answer it unless a test does."""
         path = urlsplit(self.path).path
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.host, path, headers)
         self.hub.asked.append(asked)
         change = self.hub.changes.get(asked.name) or self.hub.changes.get(self.host)
         if change is None or not change(self):
-            self.plainly(path)
+            plainly(path)
 
     def plainly(self, path: str) -> None:
         """Answer as a hub does."""
         if self.host == "cdn":
             self.bytes_of(self.hub.by_digest[path.rpartition("/")[2]])
+        elif found := HEAD.fullmatch(path):
+            self.info(found["repo"], "main")
         elif found := API.fullmatch(path):
             self.info(found["repo"], unquote(found["revision"]))
         elif found := FILE.fullmatch(path):
             self.resolve(found["repo"], unquote(found["revision"]), unquote(found["file"]))
         else:
             self.answer(404)
+
+    def written(self, path: str) -> None:
+        """Answer a request that writes, as a hub does.
+
+        Files of weights go to the other server; a commit is for the head that it names.
+        """
+        hub = self.hub
+        if self.host == "cdn":
+            hub.by_digest[hashlib.sha256(self.sent).hexdigest()] = self.sent
+            self.answer(200)
+            return
+        body = [json.loads(line) for line in self.sent.splitlines()]
+        if self.headers.get("authorization") != f"Bearer {hub.token}":
+            self.answer(401, x_error_message="Invalid credentials in Authorization header")
+        elif path == "/api/validate-yaml":
+            self.json_of({"errors": [], "warnings": []})
+        elif path == "/api/repos/create":
+            name = f"{body[0]['organization']}/{body[0]['name']}"
+            is_new = name not in hub.files
+            hub.created.append((name, body[0]["visibility"]))
+            hub.files.setdefault(name, {})
+            hub.members["private"] = hub.members.get("private", body[0]["visibility"] == "private")
+            self.json_of({"url": f"{hub.url}/{name}"}, 200 if is_new else 409)
+        elif found := BATCH.fullmatch(path):
+            objects = [self.upload(one["oid"], one["size"]) for one in body[0]["objects"]]
+            self.json_of({"transfer": "basic", "objects": objects})
+        elif (found := COMMITS.fullmatch(path)) and found["step"] == "preupload":
+            files = [self.mode(found["repo"], one["path"]) for one in body[0]["files"]]
+            self.json_of({"files": files})
+        elif found:
+            self.commit(found["repo"], body)
+        else:
+            self.answer(404)
+
+    def mode(self, repo: str, path: str) -> dict[str, Any]:
+        """How a file is uploaded, with the id of what is there."""
+        is_large = path.endswith(".safetensors")
+        entry: dict[str, Any] = {
+            "path": path, "uploadMode": "lfs" if is_large else "regular", "shouldIgnore": False,
+        }  # fmt: skip
+        there = self.hub.files[repo].get(path)
+        if there is not None:
+            sibling = self.hub.sibling(path, there)
+            entry["oid"] = sibling["lfs"]["sha256"] if is_large else sibling["blobId"]
+        return entry
+
+    def upload(self, oid: str, size: int) -> dict[str, Any]:
+        """Where a large file goes, if it is not there yet."""
+        action = {"upload": {"href": f"{self.hub.cdn}/upload/{oid}"}}
+        return {"oid": oid, "size": size} | (
+            {} if oid in self.hub.by_digest else {"actions": action}
+        )
+
+    def commit(self, repo: str, lines: list[dict[str, Any]]) -> None:
+        """Add files to a repository, if its head is the one that is named."""
+        hub = self.hub
+        if lines[0]["value"]["parentCommit"] != hub.branches["main"]:
+            self.answer(412)
+            return
+        for line in lines[1:]:
+            value = line["value"]
+            hub.files[repo][value["path"]] = (
+                hub.by_digest[value["oid"]]
+                if line["key"] == "lfsFile"
+                else base64.b64decode(value["content"])
+            )
+        card = hub.files[repo]["README.md"].decode().split("---")[1]
+        hub.members["cardData"] = yaml.safe_load(card)
+        head = hashlib.sha1(self.sent).hexdigest()
+        hub.branches = {"main": head, head: head}
+        hub.commits.append(repo)
+        if not hub.loses_commits:
+            url = f"{hub.url}/{repo}/commit/{head}"
+            self.json_of({"commitOid": head, "commitUrl": url, "hookOutput": ""})
+        else:
+            self.close_connection = True
+
+    def json_of(self, document: object, status: int = 200) -> None:
+        self.answer(status, json.dumps(document).encode(), content_type="application/json")
 
     def answer(self, status: int, content: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -137,7 +236,8 @@ class Hub:
     """Repositories, what was asked, and changed answers.
 
     `changes` are by the name of a file or branch, or by the host. `members` replace those of the
-    answer about a repository. `location` replaces where weights are.
+    answer about a repository. `location` replaces where weights are. `token` may write. If it
+    `loses_commits`, it makes them without an answer.
     """
 
     url: str = ""
@@ -150,6 +250,10 @@ class Hub:
     changes: dict[str, Change] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     location: str | None = None
+    token: str = "hf_canary-1234"
+    created: list[tuple[str, str]] = field(default_factory=list)
+    commits: list[str] = field(default_factory=list)
+    loses_commits: bool = False
 
     def add(self, repo: str, folder: Path, **more: bytes) -> None:
         """Add a repository with the files of a folder."""

@@ -50,7 +50,8 @@ class HubFetchView(Value):
     that has failed before has the reason in `error`, by `code`, and goes on at `next_attempt_at`.
     `holder` is the process that works on it, and `seconds_left` an estimate. If `imports`, a
     job that imports the model as the base model `name` follows, whose id is `job_id`. With
-    `plan_only`, it ends with the plan.
+    `plan_only`, it ends with the plan. With a `checkpoint_id`, it is a push: that adapter is
+    written to the repository, in the commit `commit`.
     """
 
     id: UUID
@@ -75,6 +76,7 @@ class HubFetchView(Value):
     plan: HubPlan | None
     imports: bool
     plan_only: bool = False
+    checkpoint_id: int | None = None
     job_id: UUID | None
     created_at: Moment
     ended_at: Moment | None

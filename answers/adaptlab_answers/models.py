@@ -56,6 +56,19 @@ class BaseModelView(Value):
     links: BaseModelLinks
 
 
+class BaseModelFile(Value):
+    """A file of a base model's folder, with its bytes."""
+
+    name: str
+    size: int
+
+
+class BaseModelFolder(Value):
+    """The files that `transformers` loads a base model from."""
+
+    data: tuple[BaseModelFile, ...]
+
+
 class ModelFolderFile(Value):
     """A file of an uploaded folder."""
 

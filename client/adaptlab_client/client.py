@@ -139,7 +139,7 @@ class Client:
         """Checkpoints."""
         from adaptlab_client.resources.catalogue import Checkpoints
 
-        return Checkpoints(self._connection, self.jobs)
+        return Checkpoints(self._connection, self.jobs, self.base_models)
 
     @cached_property
     def uploads(self) -> "Uploads":

@@ -169,10 +169,14 @@ class DigestMismatch(AdaptlabError):
 
 
 class FetchFailed(AdaptlabError):
-    """A model that was waited for could not be fetched from the hub."""
+    """A fetch from the hub, or a push to it, that was waited for failed."""
 
-    def __init__(self, source: str, reason: str) -> None:
-        super().__init__(f"{source} was not fetched: {reason}")
+    def __init__(self, source: str, reason: str, verb: str = "fetched") -> None:
+        super().__init__(f"{source} was not {verb}: {reason}")
+
+
+class CannotConvert(AdaptlabError):
+    """An adaptation has no such form, or this machine cannot compute it."""
 
 
 class WaitTimedOut(AdaptlabError):

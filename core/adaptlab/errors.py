@@ -84,6 +84,27 @@ class NoPeftForm(AdaptlabError):
     """
 
 
+class NoLibraryForm(AdaptlabError):
+    """A model that `transformers` cannot express.
+
+    The message says what else can be done.
+    """
+
+
+class NoGgufForm(AdaptlabError):
+    """An adapter that llama.cpp cannot read.
+
+    The message says what else can be done.
+    """
+
+
+class NotMergeable(AdaptlabError):
+    """An adaptation that is no change of weights.
+
+    The message says what else can be done.
+    """
+
+
 class BadDataset(AdaptlabError):
     """Content that is not the canonical content of its dataset."""
 

@@ -920,7 +920,8 @@ class HubFetch(Table):
     take over. `attempts` is the number of the attempt, which guards its writes; `failures` counts
     those that brought nothing. `base_model` are the members of the import that follows, null if
     none does. With `plan_only`, no weights are fetched. `bytes_begun` were there when the attempt
-    began, at `begun_at`.
+    began, at `begun_at`. With `push`, an adapter is written to the repository instead: its members
+    are `checkpoint_id` and `is_public`.
     """
 
     __tablename__ = "hub_fetches"
@@ -948,6 +949,7 @@ class HubFetch(Table):
     base_model: Mapped[Json | None]
     plan_only: Mapped[bool] = mapped_column(Boolean, server_default=false())
     plan: Mapped[Json | None]
+    push: Mapped[Json | None]
     state: Mapped[str] = mapped_column(server_default="pending")
     attempts: Mapped[int] = mapped_column(server_default="0")
     failures: Mapped[int] = mapped_column(server_default="0")

@@ -176,6 +176,7 @@ def variables(
             for state in ("queued", "queued", "failed", "failed", "cancelled")
         )
         adapter, *_ = an_adapter(session, {"name": "lora", "rank": 1})
+    client.hub.set_token("hf_canary-1234")
     everywhere = {
         "JOB": finished,
         "OTHER": other,
@@ -196,6 +197,8 @@ def variables(
     return {
         "": everywhere,
         "checkpoints export": {"CHECKPOINT": str(adapter)},
+        "checkpoints merge": {"CHECKPOINT": str(adapter)},
+        "checkpoints push": {"CHECKPOINT": str(adapter)},
         "jobs cancel": {"JOB": queued},
         "jobs pause": {"JOB": pausable},
         "jobs resume": {"JOB": pausable},
@@ -312,7 +315,7 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle", "studies new", "checkpoints export"}
+    files |= {"studies bundle", "studies new", "checkpoints export", "base-models export"}
     words_only = {
         "sbatch-script",
         "login",

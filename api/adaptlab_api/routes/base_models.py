@@ -2,23 +2,34 @@
 
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
-from adaptlab_answers.models import BaseModelView
+from adaptlab_answers.models import BaseModelFolder, BaseModelView
 from adaptlab_answers.paging import Page
 from adaptlab_api.answers.answers import NO_STORE, json_answer
+from adaptlab_api.answers.files import file_answer
+from adaptlab_api.answers.streaming import Pieces
 from adaptlab_api.requests.bodies import Body, json_body
-from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, UnitsDep
 from adaptlab_api.requests.describing import WITH_BODY, failures
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
+from adaptlab_api.routes.files import BYTES, file_route
 from adaptlab_api.routes.jobs import PageSize, PageToken
-from adaptlab_services.models import base_model_sharing, base_models, base_tokenisers
+from adaptlab_services.models import (
+    base_folders,
+    base_model_sharing,
+    base_models,
+    base_tokenisers,
+)
+from adaptlab_services.models.base_folders import PlacedFile, WrittenFile
 from adaptlab_services.models.dataset_sharing import NewShare
 from adaptlab_services.paging import DEFAULT_PAGE_SIZE
+from adaptlab_services.storage.stored_files import StoredFile
 
 Named = Annotated[str, Path(max_length=63)]
+Replicate = Annotated[int, Query(ge=0, le=10**6, description="Of a model trained here.")]
 
 
 router = api_router("/base-models", tag="base models")
@@ -53,6 +64,50 @@ def get_base_model_tokenizer(name: Named, session: SessionDep, opened: Resources
     """Get the `tokenizer.json` of an imported base model that reads texts."""
     content = base_tokenisers.tokeniser_file(session, name, opened.model_roots)
     return Response(content, media_type="application/json", headers=NO_STORE)
+
+
+@router.get("/{name}/folder", response_model=BaseModelFolder, responses=failures(404, 410))
+@needs("reader")
+def get_base_model_folder(
+    name: Named, session: SessionDep, opened: ResourcesDep, replicate: Replicate = 0
+) -> Response:
+    """List the files that transformers loads a base model from.
+
+    A family without a form in transformers answers 422 with the code `no_library_form`.
+    """
+    return json_answer(base_folders.listed(session, name, replicate, opened.model_roots))
+
+
+@file_route(router, "/{name}/folder/{file}")
+@needs("reader")
+def get_base_model_file(
+    name: Named,
+    file: Annotated[str, Path(max_length=255)],
+    request: Request,
+    opened: ResourcesDep,
+    opens: UnitsDep,
+    replicate: Replicate = 0,
+) -> Response:
+    """Get one file of a base model's folder."""
+    with opens() as session:
+        found = base_folders.one(session, name, file, replicate, opened.model_roots)
+    if isinstance(found, StoredFile):
+        return file_answer(opened.sessions, found, request.headers, head=request.method == "HEAD")
+    return _whole_file(found, head=request.method == "HEAD")
+
+
+def _whole_file(found: PlacedFile | WrittenFile, *, head: bool) -> Response:
+    """Return the answer with a file that is no artifact; ranges are not served."""
+    headers = {
+        "ETag": f'"{found.sha256()}"',
+        "Content-Length": str(found.size),
+        "Content-Disposition": f'attachment; filename="{found.filename}"',
+        "X-Content-Type-Options": "nosniff",
+        **NO_STORE,
+    }
+    if head:
+        return Response(headers=headers, media_type=BYTES)
+    return Pieces(found.pieces(), 200, headers, BYTES)
 
 
 @router.post(

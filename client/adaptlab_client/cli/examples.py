@@ -90,6 +90,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab base-models import my-llama models/llama --output id",
         "adaptlab base-models import smol hub:HuggingFaceTB/SmolLM2-135M@main",
     ),
+    "base-models export": ("adaptlab base-models export my-llama my-llama-folder",),
     "hub fetch": ("adaptlab hub fetch tiny hub:lab/tiny@main",),
     "hub plan": ("adaptlab hub plan hub:lab/tiny",),
     "hub list": ("adaptlab hub list",),
@@ -97,6 +98,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hub cancel": ("adaptlab hub cancel $FETCH",),
     "hub retry": ("adaptlab hub retry $FETCH",),
     "hub set-token": ("adaptlab hub set-token < token",),
+    "checkpoints push": ("adaptlab checkpoints push $CHECKPOINT my-lab/my-adapter",),
     "hub token": ("adaptlab hub token",),
     "hub remove-token": ("adaptlab hub remove-token",),
     "model-folders list": ("adaptlab model-folders list",),
@@ -128,6 +130,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints download --job $JOB --to checkpoints",
     ),
     "checkpoints export": ("adaptlab checkpoints export $CHECKPOINT --format peft --to adapter",),
+    "checkpoints merge": (
+        "adaptlab checkpoints merge $CHECKPOINT merged",
+        "adaptlab checkpoints merge $CHECKPOINT adapter --as lora --rank 8",
+    ),
     "checkpoints import": (
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),

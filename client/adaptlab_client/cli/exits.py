@@ -60,7 +60,7 @@ def exit_code(error: Exception) -> ExitCode:
             ExitCode.TEMPORARY,
         ),
         (client.WaitTimedOut, ExitCode.TIMED_OUT),
-        (client.SeveralMaps, ExitCode.USAGE),
+        ((client.SeveralMaps, client.CannotConvert), ExitCode.USAGE),
         ((OSError, UsageError), ExitCode.USAGE),
     )
     return next((code for kind, code in table if isinstance(error, kind)), ExitCode.INTERNAL)

@@ -2,21 +2,27 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 
+from adaptlab.runs.merge_request import MergeReport, MergeRequest
+from adaptlab_answers.hub import HubFetchView
 from adaptlab_answers.jobs import JobView
-from adaptlab_answers.models import BaseModelView, BudgetAnswer, PlugIn
+from adaptlab_answers.models import BaseModelFolder, BaseModelView, BudgetAnswer, PlugIn
 from adaptlab_answers.results import CheckpointView
+from adaptlab_client.errors import CannotConvert, UnexpectedAnswer
 from adaptlab_client.resources.hub import Hub
 from adaptlab_client.resources.jobs import Jobs
+from adaptlab_client.resources.merging_process import converted
 from adaptlab_client.resources.peft_folders import save_folder
 from adaptlab_client.transport import download
 from adaptlab_client.transport.connection import Connection, Request, path_of
 from adaptlab_client.transport.paging import entries
 
 P = TypeVar("P", bound=PlugIn)
+Report = download.Report
 Choice = str | Mapping[str, object]
 
 
@@ -68,6 +74,33 @@ class BaseModels:
         return self._connection.send(
             Request("GET", path_of("base-models", name, "tokenizer"))
         ).content
+
+    def export(
+        self,
+        name: str,
+        folder: str | Path,
+        *,
+        replicate: int = 0,
+        report: download.Report | None = None,
+    ) -> Path:
+        """Write a base model to a folder that `transformers` loads.
+
+        `AutoModelForCausalLM.from_pretrained` loads the folder, which is created. `replicate` is
+        that of a model trained here. Files that the folder has already are not fetched again.
+        Raises `InvalidRequest` if the model has no form in `transformers`.
+        """
+        path, target = path_of("base-models", name, "folder"), Path(folder)
+        query = {"replicate": replicate}
+        listed = self._connection.ask(Request("GET", path, query=query), BaseModelFolder)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in listed.data:
+            if Path(file.name).name != file.name:
+                raise UnexpectedAnswer(f"{path} names {file.name!r}, which is not a file name.")
+            source = path_of("base-models", name, "folder", file.name) + f"?replicate={replicate}"
+            digest = download.announced_digest(self._connection, source)
+            if not download.is_present(target / file.name, digest):
+                download.save(self._connection, source, target / file.name, digest, report)
+        return target
 
     def share(self, name: str, project: str) -> BaseModelView:
         """Share a base model with another project of yours; safe to repeat.
@@ -146,9 +179,10 @@ class Budgets:
 class Checkpoints:
     """Checkpoints by id, and adapters from elsewhere."""
 
-    def __init__(self, connection: Connection, jobs: Jobs) -> None:
+    def __init__(self, connection: Connection, jobs: Jobs, base_models: BaseModels) -> None:
         self._connection = connection
         self._jobs = jobs
+        self._base_models = base_models
 
     def get(self, checkpoint_id: int | str) -> CheckpointView:
         """Return the description of a checkpoint; raises `NotFound`."""
@@ -193,6 +227,69 @@ class Checkpoints:
         """
         identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
         return save_folder(self._connection, path_of("checkpoints", identity, format), Path(folder))
+
+    def push(
+        self,
+        checkpoint: CheckpointView | int | str,
+        repository: str,
+        *,
+        public: bool = False,
+    ) -> HubFetchView:
+        """Have the server push an adapter to its hub; safe to repeat.
+
+        The repository `ORGANISATION/NAME` gets the PEFT folder with a model card, and is created as
+        a private one unless `public`. `Client.hub.wait` waits for it. Raises `InvalidRequest` if
+        you have stored no token of the hub, or the base's licence is unknown and `public` is true.
+        """
+        identity = checkpoint.id if isinstance(checkpoint, CheckpointView) else checkpoint
+        request = Request(
+            "POST",
+            path_of("checkpoints", identity, "pushes"),
+            body={"repository": repository, "is_public": public},
+        )
+        return self._connection.ask(request, HubFetchView)
+
+    def merge(
+        self,
+        checkpoint: CheckpointView | int | str,
+        folder: str | Path,
+        *,
+        form: Literal["merged", "lora", "own"] = "merged",
+        rank: int = 8,
+        gguf: bool = False,
+        report: Report | None = None,
+    ) -> MergeReport:
+        """Write an adapted model, or its adapter in another form, to a folder.
+
+        `merged` is the whole model as `transformers` loads it, in the dtype of its base. `lora` is
+        the nearest LoRA of a rank, and `own` the method's own form in PEFT; `gguf` writes an
+        adapter for llama.cpp instead of a folder for PEFT. The base model is downloaded, and this
+        machine computes with torch. Raises `CannotConvert`, and `InvalidRequest` if the base model
+        has no form in `transformers`.
+        """
+        view = checkpoint if isinstance(checkpoint, CheckpointView) else self.get(checkpoint)
+        spec = self._jobs.get(view.job_id).resolved_spec
+        if spec.base_model is None:
+            raise CannotConvert(
+                f"Checkpoint {view.id} is a base model. Write it with `adaptlab base-models "
+                "export`; checkpoints of adaptations are merged."
+            )
+        base = self._base_models.get(spec.base_model)
+        replicate = spec.base_replicates[spec.seeds.index(view.seed)]
+        with TemporaryDirectory() as scratch:
+            request = MergeRequest(
+                spec=spec,
+                checkpoint=self.download(view, Path(scratch) / "checkpoint.safetensors"),
+                base=self._base_models.export(
+                    base.name, Path(scratch) / "base", replicate=replicate, report=report
+                ),
+                folder=Path(folder),
+                form=form,
+                rank=rank,
+                is_gguf=gguf,
+                base_name=base.origin.repository if base.origin else base.name,
+            )
+            return converted(request)
 
     def import_folder(
         self, base_model: str, folder: str, task: Choice, **members: object

@@ -96,7 +96,8 @@ class Hub:
             if fetch.state == "succeeded":
                 return fetch
             if fetch.ended_at is not None:
-                raise FetchFailed(fetch.source, fetch.error or f"it was {fetch.state}")
+                verb = "fetched" if fetch.checkpoint_id is None else "pushed"
+                raise FetchFailed(fetch.source, fetch.error or f"it was {fetch.state}", verb)
             if time.monotonic() >= deadline:
                 raise WaitTimedOut([str(fetch.id)], timeout or 0.0)
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))

@@ -62,6 +62,11 @@ def save(
     return part.replace(target)
 
 
+def is_present(file: Path, digest: str) -> bool:
+    """Return True if there is a file with this content."""
+    return file.is_file() and _digest_of(file) == digest
+
+
 def _fetch(
     connection: Connection, path: str, part: Path, digest: str, report: Report | None
 ) -> None:

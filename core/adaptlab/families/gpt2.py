@@ -130,6 +130,17 @@ class GPT2(PublishedFamily):
             "tie_word_embeddings": self.tied_head,
         }
 
+    def published_config(self) -> dict[str, object]:
+        return {
+            **self.library_members(),
+            "architectures": [*self.architectures],
+            "model_type": "gpt2",
+            "n_inner": self.hidden,
+            "activation_function": _GELU[0],
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+
     @classmethod
     def from_published(
         cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import Field, PositiveInt, model_validator
 
-from adaptlab.errors import Problem
+from adaptlab.errors import NoLibraryForm, Problem
 from adaptlab.plugins.decoder import BLOCK_PARTS, DecoderLayout, divisor_problems, heads_problems
 from adaptlab.plugins.family import FAMILIES
 from adaptlab.plugins.shapes import ModelShape
@@ -206,6 +206,26 @@ class Llama(PublishedFamily):
             "tie_word_embeddings": self.tied_head,
         }
 
+    def published_config(self) -> dict[str, object]:
+        is_qwen = self.attention_biases == "qkv"
+        if is_qwen and self.mlp_biases:
+            raise NoLibraryForm(
+                "transformers has no model with attention_biases: qkv and biases in the MLP. "
+                "Download the checkpoint as it is, or pretrain with attention_biases: qkvo."
+            )
+        return {
+            **self.library_members(),
+            "architectures": ["Qwen2ForCausalLM" if is_qwen else "LlamaForCausalLM"],
+            "model_type": "qwen2" if is_qwen else "llama",
+            "max_position_embeddings": self.context,
+            "hidden_act": "silu",
+            "rope_parameters": _published_rope(self.rotary_base, self.rotary_scaling),
+            **({} if is_qwen else {"attention_bias": self.attention_biases == "qkvo"}),
+            **({} if is_qwen else {"mlp_bias": self.mlp_biases}),
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+
     @classmethod
     def from_published(
         cls, architecture: str, config: Mapping[str, object], stored: Mapping[str, tuple[int, ...]]
@@ -243,6 +263,22 @@ class Llama(PublishedFamily):
                 for kind in ("weight", "bias"):
                     names[f"{ours}.{mine}.{kind}"] = f"{theirs}.{other}.{kind}"
         return {mine: PublishedTensor(other) for mine, other in names.items()}
+
+
+def _published_rope(
+    base: float, scaling: LinearScaling | Llama3Scaling | None
+) -> dict[str, object]:
+    rope: dict[str, object] = {"rope_type": "default", "rope_theta": base}
+    if scaling is None:
+        return rope
+    rope |= {"rope_type": scaling.kind, "factor": scaling.factor}
+    if isinstance(scaling, LinearScaling):
+        return rope
+    return rope | {
+        "low_freq_factor": scaling.low_frequency_factor,
+        "high_freq_factor": scaling.high_frequency_factor,
+        ORIGINAL: scaling.original_context,
+    }
 
 
 def rope_of(config: Mapping[str, object]) -> object:

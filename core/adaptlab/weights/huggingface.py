@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from adaptlab.errors import BadModelFolder, InvalidSpec
+from adaptlab.errors import BadModelFolder, InvalidSpec, NoLibraryForm
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.images import Preprocessor
+from adaptlab.plugins.shapes import HEAD_SITE
 from adaptlab.validation import error_text
 from adaptlab.weights.folder_files import FolderFiles
 from adaptlab.wording import demand, shortened, value_excerpt
@@ -115,6 +116,21 @@ class PublishedFamily(Family):
         `engine.library_comparison`. There are none if the library itself computes the model.
         """
         return {}
+
+    def published_config(self) -> dict[str, object]:
+        """Return the `config.json` of a model that was trained here.
+
+        Raises:
+            NoLibraryForm: the library has no such model.
+        """
+        raise NoLibraryForm(
+            f"A {self.name} is written by the library that it comes from. Import it from a folder; "
+            "then that folder is exported."
+        )
+
+    def stored_name(self, tensor: str, place: PublishedTensor) -> str:
+        """Return the name of the stored tensor at the place of one of ours."""
+        return place.name if tensor.partition(".")[0] == HEAD_SITE else self.prefix + place.name
 
     def rotary_frequencies(self) -> tuple[float, ...]:
         """Return radians per position for each pair of features of a head.

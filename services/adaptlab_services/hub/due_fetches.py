@@ -39,6 +39,7 @@ class ClaimedFetch:
     commit: str | None
     base_model: Mapping[str, Any] | None  # members of a spec, as JSON
     plan_only: bool
+    push: Mapping[str, Any] | None = None  # `checkpoint_id` and `is_public`, as JSON
 
     @property
     def pinned(self) -> str:
@@ -91,6 +92,7 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
         commit=found.commit,
         base_model=found.base_model,
         plan_only=found.plan_only,
+        push=found.push,
     )
 
 

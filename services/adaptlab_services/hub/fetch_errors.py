@@ -6,7 +6,7 @@ from types import MappingProxyType
 from adaptlab.weights.hub_name import HubName
 
 PASSING = frozenset(
-    {"unreachable", "silent", "too_slow", "cut", "unavailable", "rate_limited", "ended"}
+    {"unreachable", "silent", "too_slow", "cut", "unavailable", "rate_limited", "ended", "changed"}
 )
 """Codes of failures after which the fetch is tried again."""
 TOKEN = "adaptlab hub set-token"
@@ -77,6 +77,23 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
             "{repository} has {detail}. Choose a smaller model, or ask an operator to raise "
             "ADAPTLAB_MAX_MODEL_PARAMETERS."
         ),
+        "no_token": (
+            "You have stored no token of {hub}. Create one that can write there, and store it: "
+            f"{TOKEN}."
+        ),
+        "is_public": (
+            "{repository} is public. Make it private at {page}/settings, choose another name, or "
+            "say --public."
+        ),
+        "not_ours": (
+            "{repository} has files that adaptlab did not write, so it was left alone. Choose "
+            "another name."
+        ),
+        "no_licence": (
+            "The licence of the base model is unknown, so its adapter is not made public. Push it "
+            "without --public."
+        ),
+        "changed": "{repository} was changed while it was written.",
         "no_permission": (
             "The owner of this fetch is not a submitter of the project any more. Ask an admin."
         ),

@@ -64,7 +64,7 @@ def create(
         StateConflict: the name is taken, or the caller has too many active fetches.
     """
     project_id = access.to_create(session)
-    _check_on(settings)
+    check_on(settings, "/source")
     source = HubName.read(new.source, "/source")
     # Locked, so that of simultaneous requests for one name the second sees the first.
     lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
@@ -80,11 +80,7 @@ def create(
         return get(session, row.id), False
     if not new.plan_only:
         _check_free(session, project_id, new)
-    count = select(func.count()).select_from(HubFetch).where(active)
-    if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
-        raise StateConflict(
-            f"You have {MOST_ACTIVE} active fetches, the limit. Wait or cancel one."
-        )
+    check_count(session, principal)
     quotas.check_room(session, principal.user_id, 0)
     base_model = new.model_dump(mode="json", include={"evaluation", "resources", "labels"})
     values: dict[str, Any] = {  # columns of several types
@@ -103,12 +99,28 @@ def create(
     return get(session, values["id"]), True
 
 
+def check_count(session: Session, principal: Principal) -> None:
+    """Raise `StateConflict` if the caller has too many active fetches."""
+    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    count = select(func.count()).select_from(HubFetch).where(active)
+    if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
+        raise StateConflict(
+            f"You have {MOST_ACTIVE} active fetches, the limit. Wait or cancel one."
+        )
+
+
 def get(session: Session, fetch_id: UUID) -> HubFetchView:
     """Return a fetch; raises `Absent`."""
     row = session.execute(_rows().where(HubFetch.id == fetch_id)).one_or_none()
     if row is None:
         raise Absent(KIND, fetch_id)
     return _view(*row)
+
+
+def pushes_of(session: Session, job_id: UUID) -> tuple[HubFetchView, ...]:
+    """Return the pushes of a job's adapters, newest first."""
+    rows = _rows().where(HubFetch.job_id == job_id, HubFetch.push.is_not(None))
+    return tuple(_view(*row) for row in session.execute(rows.order_by(HubFetch.created_at.desc())))
 
 
 def page(
@@ -155,8 +167,8 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
         _update(session, fetch_id, {"next_attempt_at": now, "failures": 0})
     elif row.state in AGAIN:
         new = NewHubFetch(name=row.name, source=_source(row), imports=row.base_model is not None)
-        _check_on(settings)
-        if not row.plan_only:
+        check_on(settings, "/source")
+        if not row.plan_only and row.push is None:
             with access.inside(session, row.project_id):
                 _check_free(session, row.project_id, new)
         again = {"state": "pending", "ended_at": None, "next_attempt_at": now, "failures": 0}
@@ -166,13 +178,14 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
     return get(session, fetch_id)
 
 
-def _check_on(settings: Settings) -> None:
+def check_on(settings: Settings, pointer: str) -> None:
+    """Raise `InvalidSpec` at a pointer if the server talks to no hub."""
     if settings.hub == "off":
         detail = (
-            "This server fetches nothing from a hub: an operator has set ADAPTLAB_HUB=off. Upload "
+            "This server talks to no hub: an operator has set ADAPTLAB_HUB=off. Upload "
             "a folder instead: adaptlab model-folders upload NAME FOLDER."
         )
-        raise InvalidSpec(Problem("/source", "hub_off", detail))
+        raise InvalidSpec(Problem(pointer, "hub_off", detail))
 
 
 def _check_free(session: Session, project_id: int, new: NewHubFetch) -> None:
@@ -234,7 +247,7 @@ def _source(row: HubFetch) -> str:
 
 
 def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
-    has_folder = row.state == "succeeded" and not row.plan_only
+    has_folder = row.state == "succeeded" and not row.plan_only and row.push is None
     return HubFetchView(
         id=row.id,
         project=project,
@@ -257,6 +270,7 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         plan=None if row.plan is None else HubPlan.model_validate(row.plan),
         imports=row.base_model is not None,
         plan_only=row.plan_only,
+        checkpoint_id=None if row.push is None else row.push["checkpoint_id"],
         job_id=row.job_id,
         created_at=row.created_at,
         ended_at=row.ended_at,

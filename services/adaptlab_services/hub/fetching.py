@@ -79,7 +79,7 @@ class FetchAttempt:
         try:
             principal = self._principal()
             with HubChild(self._access(), self._sign, self._patience) as hub:
-                return self._fetched(hub, principal)
+                return self._transferred(hub, principal)
         except NotHeld:
             if self._is_stopped:
                 self._record(due_fetches.give_back)
@@ -97,7 +97,7 @@ class FetchAttempt:
             self._fail("disk_full", "its database has no space left", FULL_SECONDS)
         return ()
 
-    def _fetched(self, hub: HubChild, principal: Principal) -> tuple[str, ...]:
+    def _transferred(self, hub: HubChild, principal: Principal) -> tuple[str, ...]:
         claimed = self._claimed
         model = read_model(hub, claimed.name.repository, claimed.pinned)
         with self._sessions.begin() as session:

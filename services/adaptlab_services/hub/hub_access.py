@@ -107,6 +107,28 @@ class ReadFile(Value):
     size: int
 
 
+class PushFolder(Value):
+    """A request to the process to write a folder to a repository.
+
+    A new repository is private unless `is_public`. One with other files than `marker` in its card
+    is left alone.
+    """
+
+    repository: str
+    folder: str
+    files: tuple[str, ...]
+    is_public: bool
+    marker: str
+    message: str
+
+
+class Pushed(Value):
+    """Where a folder was written; `is_new` if that took a commit."""
+
+    commit: str
+    is_new: bool
+
+
 class HubFile(Value):
     """A file in the root of a repository; `sha256` is None outside LFS."""
 

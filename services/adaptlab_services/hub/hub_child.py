@@ -1,4 +1,4 @@
-"""The server's end of the process that reads from a hub."""
+"""The server's end of the process that reads from a hub and writes to it."""
 
 import os
 import select
@@ -11,7 +11,15 @@ from types import TracebackType
 from typing import Self
 
 from adaptlab.values import Value
-from adaptlab_services.hub.hub_access import Frame, HubAccess, HubRepository, ReadFile, ReadInfo
+from adaptlab_services.hub.hub_access import (
+    Frame,
+    HubAccess,
+    HubRepository,
+    Pushed,
+    PushFolder,
+    ReadFile,
+    ReadInfo,
+)
 
 LOOK_SECONDS = 0.25
 START_SECONDS = 120.0
@@ -60,7 +68,7 @@ class HubPatience:
 
 
 class HubChild:
-    """A process that reads from a hub; it ends with the context.
+    """A process that talks to a hub; it ends with the context.
 
     `tick` is called a few times a second while the hub is waited for, and ends the request by an
     error of its own.
@@ -140,6 +148,18 @@ class HubChild:
             if frame.is_last:
                 return
             yield content
+
+    def push(self, wanted: PushFolder) -> Pushed:
+        """Write a folder to a repository; raises `HubFailure`.
+
+        The process sends empty frames while it works.
+        """
+        self._send(wanted)
+        while True:
+            until = time.monotonic() + self._patience.silent_seconds
+            frame, content = self._frame(until)
+            if frame.is_last:
+                return Pushed.model_validate_json(content)
 
     @property
     def _started(self) -> "subprocess.Popen[bytes]":

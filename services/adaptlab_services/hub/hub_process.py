@@ -1,8 +1,8 @@
-"""The process that reads from a hub for the server.
+"""The process that reads from a hub, and writes to it, for the server.
 
 Run as `python -m adaptlab_services.hub.hub_process`. The first line of its input is a `HubAccess`,
-each further line a `ReadInfo` or a `ReadFile`; all are JSON. It answers each with frames, a line of
-JSON and the bytes that this announces. The server can kill it at any time.
+each further line a `ReadInfo`, `ReadFile` or `PushFolder`; all are JSON. It answers each with
+frames, a line of JSON and the bytes that this announces. The server can kill it at any time.
 
 The library's own downloads begin again after a kill, wait as long as a hub asks for, and leave the
 allowed hosts with Xet. So only its requests for repositories, addresses and errors are used.
@@ -15,6 +15,7 @@ import threading
 import urllib.request
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from ipaddress import ip_address
 from queue import SimpleQueue
 from socket import SOCK_STREAM, getaddrinfo
@@ -22,7 +23,7 @@ from typing import Any, NoReturn
 
 import httpcore2
 import httpx2
-from huggingface_hub import HfApi, hf_hub_url, set_client_factory
+from huggingface_hub import CommitOperationAdd, HfApi, hf_hub_url, set_client_factory
 from huggingface_hub.errors import (
     DisabledRepoError,
     EntryNotFoundError,
@@ -39,6 +40,8 @@ from adaptlab_services.hub.hub_access import (
     HubAccess,
     HubFile,
     HubRepository,
+    Pushed,
+    PushFolder,
     ReadFile,
     ReadInfo,
 )
@@ -53,11 +56,13 @@ MOST_FILES = 2000
 MOST_REDIRECTS = 5
 MOST_ADDRESSES = 4
 CONNECT_SECONDS = 10.0
+SIGN_SECONDS = 5.0
 LONGEST_DETAIL = 200
 AGENT = "adaptlab"
 COMMIT = "x-repo-commit"
 
-_REQUESTS: TypeAdapter[ReadInfo | ReadFile] = TypeAdapter(ReadInfo | ReadFile)
+_Request = ReadInfo | ReadFile | PushFolder
+_REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
 
 
 class HubProblem(Exception):
@@ -97,12 +102,16 @@ def _lines() -> Iterator[bytes]:
     return iter(lines.get, None)
 
 
-def _answered(access: HubAccess, request: ReadInfo | ReadFile) -> tuple[Frame, bytes]:
+def _answered(access: HubAccess, request: _Request) -> tuple[Frame, bytes]:
     """Answer a request; return the last frame of the answer."""
     try:
         with _codes():
             if isinstance(request, ReadInfo):
                 content = _info(access, request).model_dump_json().encode()
+                return Frame(size=len(content), is_last=True), content
+            if isinstance(request, PushFolder):
+                with _signs():
+                    content = _push(access, request).model_dump_json().encode()
                 return Frame(size=len(content), is_last=True), content
             _send_file(access, request)
     except HubProblem as problem:
@@ -147,6 +156,65 @@ def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
         gated=found.gated or None,
         private=bool(found.private),
     )
+
+
+@contextmanager
+def _signs() -> Generator[None]:
+    """Show every few seconds that the process is alive, while the block runs."""
+    ended = threading.Event()
+
+    def sign() -> None:
+        while not ended.wait(SIGN_SECONDS):
+            _write(Frame())
+
+    thread = threading.Thread(target=sign, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _push(access: HubAccess, request: PushFolder) -> Pushed:
+    """Write a folder in one commit, unless the repository has it.
+
+    Raises:
+        HubProblem: there is no token, or the repository is public or not of adaptlab.
+    """
+    if access.token is None:
+        raise HubProblem("no_token")
+    token, name = access.token.get_secret_value(), request.repository
+    api = HfApi(endpoint=access.hosts.endpoint, token=token)
+    before = _writable(api, access, request)
+    operations = [
+        CommitOperationAdd(path_in_repo=file, path_or_fileobj=f"{request.folder}/{file}")
+        for file in request.files
+    ]
+    # The parent is checked by the hub: a commit of somebody else in between is not overwritten.
+    made = api.create_commit(name, operations, commit_message=request.message, parent_commit=before)
+    if len(made.oid) != 40:
+        raise HubProblem("not_a_hub")
+    return Pushed(commit=made.oid, is_new=made.oid != before)
+
+
+def _writable(api: HfApi, access: HubAccess, request: PushFolder) -> str | None:
+    """Return the head of the repository, which is created if there is none."""
+    name = request.repository
+    try:
+        found = api.model_info(name, timeout=access.read_seconds)
+    except HfHubHTTPError as error:
+        if error.response.status_code not in (401, 404) or _is_bad_token(error):
+            raise
+        api.create_repo(name, private=not request.is_public, exist_ok=True)
+        found = api.model_info(name, timeout=access.read_seconds)
+    if not found.private and not request.is_public:
+        raise HubProblem("is_public")
+    files = {file.rfilename for file in found.siblings or ()} - {".gitattributes"}
+    card: Mapping[str, Any] = {} if found.card_data is None else found.card_data.to_dict()
+    if files and request.marker not in (card.get("tags") or ()):
+        raise HubProblem("not_ours")
+    return found.sha
 
 
 def _text(value: object) -> str | None:
@@ -257,14 +325,20 @@ def _raise_for(error: HfHubHTTPError) -> NoReturn:
         raise HubProblem("no_file") from error
     if isinstance(error, DisabledRepoError):
         raise HubProblem("forbidden") from error
-    if error.response.headers.get("x-error-message", "").startswith("Invalid credentials"):
+    if _is_bad_token(error):
         raise HubProblem("bad_token") from error
     if isinstance(error, RepositoryNotFoundError) or status in (401, 404):
         raise HubProblem("absent") from error
     if status == 429:
         raise HubProblem("rate_limited", seconds=_wait(error.response.headers)) from error
+    if status in (409, 412):
+        raise HubProblem("changed") from error
     code = "forbidden" if status == 403 else "unavailable" if status >= 500 else "refused"
     raise HubProblem(code, f"status {status}") from error
+
+
+def _is_bad_token(error: HfHubHTTPError) -> bool:
+    return error.response.headers.get("x-error-message", "").startswith("Invalid credentials")
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
@@ -287,10 +361,15 @@ def _client(access: HubAccess) -> httpx2.Client:
         if not _is_same_origin(str(request.url), access.hosts.endpoint):
             request.headers.pop("authorization", None)
 
+    def limit(answer: httpx2.Response) -> None:
+        # Otherwise the library waits for as long as a hub asks for.
+        if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            raise HubProblem("rate_limited", seconds=_wait(answer.headers))
+
     return httpx2.Client(
         transport=plain,
         mounts=dict(_proxies(plain)),
-        event_hooks={"request": [check]},
+        event_hooks={"request": [check], "response": [limit]},
         headers={"User-Agent": AGENT},
         follow_redirects=True,
         max_redirects=MOST_REDIRECTS,

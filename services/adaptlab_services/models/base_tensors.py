@@ -68,8 +68,10 @@ class BaseTensors:
 
     @property
     def imported_from(self) -> str | None:
-        """The folder of an imported model, with its model root."""
-        return None if self.folder is None else self.folder.folder
+        """The hub's name of an imported model, or its folder with its model root."""
+        if self.folder is None or self.folder.origin is None:
+            return None if self.folder is None else self.folder.folder
+        return self.folder.origin.repository
 
     def tensor(self, name: str) -> NDArray[np.float32]:
         """Read one tensor in float32; the others are not read.

@@ -23,7 +23,12 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)  # so that equal adapters are equal files
 
 
 def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) -> bytes:
-    """Return a zip file with the PEFT folder of one checkpoint.
+    """Return a zip file with the PEFT folder of one checkpoint; see `folder`."""
+    return _zip(folder(session, checkpoint_id, roots))
+
+
+def folder(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) -> dict[str, bytes]:
+    """Return the files of the PEFT folder of one checkpoint.
 
     An imported base model is read below `roots`, if its tensors are needed.
 
@@ -34,7 +39,7 @@ def archive(session: Session, checkpoint_id: int, roots: ModelRoots = NO_ROOTS) 
         ArtifactGone: its bytes, or those of its base model, are not available.
     """
     try:
-        return _zip(_folder(session, checkpoint_id, roots))
+        return _folder(session, checkpoint_id, roots)
     except NoPeftForm as error:
         raise InvalidSpec(Problem(_POINTER, "no_peft_form", str(error))) from error
     except BadCheckpoint as error:

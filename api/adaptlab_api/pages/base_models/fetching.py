@@ -64,7 +64,8 @@ def fetch_panel(
 ) -> dict[str, object]:
     """Return the values of the template's form and table."""
     newest = fetches.page(session, fetches.SHOWN_FROM).data
-    shown = [one for one in newest if one.state != "succeeded" and not one.plan_only][:MOST_SHOWN]
+    models = [one for one in newest if one.checkpoint_id is None and not one.plan_only]
+    shown = [one for one in models if one.state != "succeeded"][:MOST_SHOWN]
     return {
         "form": form or FetchForm(),
         "faults": faults,

@@ -39,6 +39,7 @@ from adaptlab_api.pages.rendering.formats import (
 from adaptlab_api.pages.rendering.job_titles import MAKING_TITLES, job_title
 from adaptlab_api.pages.studies.page import studies_of_job
 from adaptlab_db.job_states import PAUSABLE_STATES
+from adaptlab_services.hub.fetches import pushes_of
 from adaptlab_services.jobs import jobs, rights
 from adaptlab_services.lifecycle import events
 from adaptlab_services.results import attention, attention_heads, checkpoints, results
@@ -101,6 +102,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "editable_name": None if job.kind in MAKING_TITLES else job.name or "",
         "studies": studies_of_job(session, job_id),
         "checkpoints": checkpoints.of_job(session, job_id).data[:MOST_FILES],
+        "pushes": pushes_of(session, job_id),
         "undrawn": max(0, len(tried) - MOST_REPLICATES),
         "poll": None if job.terminal else ACTIVE_SECONDS,
         "stream": None if job.terminal else _stream(job_id, latest),

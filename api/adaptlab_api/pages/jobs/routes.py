@@ -1,5 +1,6 @@
 """Routes of the list of jobs, and of one job with its buttons."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -7,6 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from adaptlab.charts import Theme
@@ -24,12 +26,14 @@ from adaptlab_api.pages.rendering.forms import form_fields, small_form_fields
 from adaptlab_api.pages.rendering.navigation import NavigationEntry
 from adaptlab_api.pages.rendering.parameters import Reader, ReaderDep, server_address
 from adaptlab_api.pages.rendering.renderer import Renderer
-from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep
+from adaptlab_api.requests.dependencies import ResourcesDep, SessionDep, SubmitterDep, valid
 from adaptlab_api.requests.identities import JobId
 from adaptlab_api.requests.routing import closed_router
 from adaptlab_api.requests.rules import access_of, needs
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Absent, Forbidden, LimitReached, StateConflict
+from adaptlab_services.hub import pushes
+from adaptlab_services.hub.pushes import NewHubPush
 from adaptlab_services.jobs import annotations, control, job_deletion, jobs
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people.tokens import Principal
@@ -39,6 +43,9 @@ SEVERAL = "Several jobs match this id"
 NO_JOB = "No job has this id. The id may be mistyped, or the job may be on another server."
 NOT_DELETED = "The job was not deleted"
 NOT_DONE = "This is not possible now"
+
+_PUSH = TypeAdapter(NewHubPush)
+_CHECKPOINT = TypeAdapter(int)
 
 Control = Literal["pause", "resume", "retry"]
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
@@ -131,14 +138,18 @@ def job_routes(renderer: Renderer) -> APIRouter:
 
     @router.get("/jobs/{job_id}")
     @needs("reader")
-    def one_job(job_id: str, session: SessionDep, principal: ReaderDep) -> Response:
+    def one_job(
+        job_id: str, session: SessionDep, principal: ReaderDep, opened: ResourcesDep
+    ) -> Response:
         try:
             content = job_page(session, short_ids.job_id(session, job_id), datetime.now(UTC))
         except Absent:
             return _no_job(renderer, principal)
         except InvalidSpec as refusal:
             return renderer.fault(404, SEVERAL, str(refusal), {"principal": principal})
-        return renderer.page("job.html", {"principal": principal, **content})
+        may_push = opened.settings.hub == "on"
+        shown = {"principal": principal, "may_push": may_push, **content}
+        return renderer.page("job.html", shown)
 
     @router.post("/jobs/{job_id}/cancel")
     @needs("submitter")
@@ -172,6 +183,7 @@ def job_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(f"/jobs/{job_id}", 303))
 
     _add_deletion(router, renderer)
+    _add_pushing(router, renderer)
     _add_control(router, renderer)
     return router
 
@@ -192,6 +204,36 @@ def _add_deletion(router: APIRouter, renderer: Renderer) -> None:
             shown = {"principal": principal}
             return renderer.fault(status_of(refusal), NOT_DELETED, str(refusal), shown)
         return noted(session, request, RedirectResponse("/", 303))
+
+
+def _add_pushing(router: APIRouter, renderer: Renderer) -> None:
+    """Add the form that pushes an adapter to the hub."""
+
+    @router.post("/jobs/{job_id}/push")
+    @needs("submitter")
+    def push_adapter(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+        job_id: JobId,
+        fields: FieldsDep,
+        request: Request,
+        session: SessionDep,
+        principal: SubmitterDep,
+        opened: ResourcesDep,
+    ) -> Response:
+        typed = {name: values[0].strip() for name, values in fields.items()}
+        asked = {"repository": typed.get("repository", ""), "is_public": False}
+        try:
+            checkpoint = valid(_CHECKPOINT, typed.get("checkpoint", "").encode())
+            new = valid(_PUSH, json.dumps(asked).encode())
+            with session.begin_nested():
+                pushes.create(session, principal, checkpoint, new, opened.settings)
+        except Absent:
+            return _no_job(renderer, principal)
+        except (InvalidSpec, Refused, Forbidden) as refusal:
+            return _refused(renderer, principal, refusal)
+        except StateConflict as refusal:
+            shown = {"principal": principal}
+            return renderer.fault(status_of(refusal), NOT_DONE, str(refusal), shown)
+        return noted(session, request, RedirectResponse(f"/jobs/{job_id}#files", 303))
 
 
 def _add_control(router: APIRouter, renderer: Renderer) -> None:

@@ -1,5 +1,6 @@
-"""`adaptlab base-models`: list, show, import, share."""
+"""`adaptlab base-models`: list, show, import, export, share."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,6 +81,20 @@ def import_model(
         show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 
+def export(
+    context: typer.Context,
+    name: NameArgument,
+    folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
+    replicate: Annotated[int, typer.Option(help="Replicate of a model trained here.")] = 0,
+) -> None:
+    """Write a base model to a folder that transformers loads."""
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+
+    with open_client(context) as client, byte_bar(name) as report:
+        client.base_models.export(name, folder, replicate=replicate, report=report)
+    print(one_line(folder))
+
+
 def share(
     context: typer.Context,
     name: NameArgument,
@@ -102,11 +117,12 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab base-models`."""
     return group(
         "base-models",
-        "List, show, import and share the base models that jobs adapt.",
+        "List, show, import, export and share the base models that jobs adapt.",
         {
             "list": list_base_models,
             "show": show,
             "import": import_model,
+            "export": export,
             "share": share,
             "take-back": take_back,
         },

@@ -1,4 +1,4 @@
-"""`adaptlab checkpoints`: list, show, download, export and import trained tensors."""
+"""`adaptlab checkpoints`: list, show, download, export, merge, push and import trained tensors."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,17 @@ import typer
 from adaptlab_client.cli import suggestions
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
-from adaptlab_client.cli.printing.terminal import Output, one_line, print_in_full, print_list, say
+from adaptlab_client.cli.printing.fetches import COLUMNS as FETCH_COLUMNS
+from adaptlab_client.cli.printing.fetches import fetch_progress
+from adaptlab_client.cli.printing.fetches import row_of as fetch_row
+from adaptlab_client.cli.printing.terminal import (
+    Output,
+    one_line,
+    print_in_full,
+    print_list,
+    print_one,
+    say,
+)
 from adaptlab_client.cli.session import JobArgument, OutputOption, open_client
 from adaptlab_client.cli.specs import read_choice
 from adaptlab_client.cli.waiting import TimeoutOption, WaitOption, show_new_job
@@ -22,8 +32,17 @@ class Format(StrEnum):
     """Formats of exported adapters."""
 
     PEFT = "peft"
+    GGUF = "gguf"
 
 
+class MergedForm(StrEnum):
+    """What a checkpoint is merged into."""
+
+    MODEL = "model"
+    LORA = "lora"
+
+
+MERGED = ("name", "change", "rounding")
 COLUMNS = ("id", "kind", "replicate", "seed", "parameters", "bytes", "sha256")
 
 
@@ -84,10 +103,74 @@ def export(
         Format, typer.Option(help="Format of the folder.")
     ] = Format.PEFT,
 ) -> None:
-    """Write an adapter to a folder that PEFT loads."""
+    """Write an adapter to a folder that PEFT loads, or a LoRA for llama.cpp."""
     folder = to or Path(f"checkpoint-{checkpoint}-{format.value}")
     with open_client(context) as client:
+        if format is Format.GGUF:
+            client.checkpoints.merge(checkpoint, folder, form="own", gguf=True)
+            print(one_line(folder))
+            return
         print(one_line(client.checkpoints.export(checkpoint, folder, format=format.value)))
+
+
+def merge(
+    context: typer.Context,
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
+    form: Annotated[
+        MergedForm, typer.Option("--as", help="The whole model, or the nearest LoRA.")
+    ] = MergedForm.MODEL,
+    rank: Annotated[int, typer.Option(min=1, max=4096, help="Rank of the LoRA.")] = 8,
+    format: Annotated[  # noqa: A002 - the name of the option
+        Format, typer.Option(help="Format of the LoRA.")
+    ] = Format.PEFT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Merge an adapter into its base, or write the nearest LoRA to any change of weights.
+
+    Each changed tensor is listed with the relative error of the folder: of rounding to the base's
+    dtype, or of the rank.
+    """
+    from adaptlab_client.cli.printing.progress import byte_bar  # loads rich, only needed here
+
+    is_lora, is_gguf = form is MergedForm.LORA, format is Format.GGUF
+    if is_gguf and not is_lora:
+        raise UsageError("--format gguf writes an adapter: add --as lora.")
+    with open_client(context) as client, byte_bar("base model") as report:
+        found = client.checkpoints.merge(
+            checkpoint, folder, form="lora" if is_lora else "merged", rank=rank, gguf=is_gguf,
+            report=report,
+        )  # fmt: skip
+    print_list(found.sites, MERGED, lambda one: [one.name, one.change, one.rounding], output)
+    if (worst := found.worst) is not None:
+        say(f"largest relative error: {worst.rounding:.2g}, of {worst.name}")
+    if found.lost:
+        say(f"not in the LoRA, which changes matrices only: {', '.join(found.lost)}")
+    say(f"wrote {one_line(folder)}")
+
+
+def push(
+    context: typer.Context,
+    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="ORG/NAME", help="Repository on the server's hub.")
+    ],
+    public: Annotated[bool, typer.Option("--public", help="Let everyone see it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is there.")] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Push an adapter to the hub, with a model card that has the verdict.
+
+    It needs your token (`adaptlab hub set-token`). The repository is private unless --public. A
+    repeated push makes no second commit; `adaptlab hub list` has its state.
+    """
+    with open_client(context) as client:
+        pushed = client.checkpoints.push(checkpoint, repository, public=public)
+        if wait:
+            with fetch_progress(repository) as report:
+                pushed = client.hub.wait(pushed.id, timeout=timeout, on_progress=report)
+        print_one(pushed, FETCH_COLUMNS, fetch_row, output)
 
 
 def import_adapter(
@@ -132,12 +215,14 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab checkpoints`."""
     return group(
         "checkpoints",
-        "List, show, download, export and import trained tensors.",
+        "List, show, download, export, merge, push and import trained tensors.",
         {
             "list": list_checkpoints,
             "show": show,
             "download": download,
             "export": export,
+            "merge": merge,
+            "push": push,
             "import": import_adapter,
         },
     )
