@@ -1,7 +1,6 @@
 """Fetches from a hub that misbehaves, and those that are interrupted."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -9,24 +8,21 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import WEIGHTS, a_model_folder
+from tests.hub_lab import REPO, Lab
 from tests.hub_server import COMMIT, OTHER, Handler, Hub, a_hub
 from tests.watching import until
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.hub_name import HubName
-from adaptlab_answers.hub import HubFetchView
-from adaptlab_db.tables import Artifact, HubFetch, Upload, UploadedFolder, User
-from adaptlab_services.hub import due_fetches, fetches, fetching
+from adaptlab_db.tables import Artifact, Upload, UploadedFolder, User
+from adaptlab_services.hub import due_fetches, fetches, room
 from adaptlab_services.hub.fetch_errors import sentence
 from adaptlab_services.hub.fetcher import Fetcher
-from adaptlab_services.hub.fetches import NewHubFetch
-from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess, HubHosts
 from adaptlab_services.hub.hub_child import HubChild, HubFailure, HubPatience
 from adaptlab_services.hub.hub_models import read_model
@@ -37,7 +33,6 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.storage.uploads import CHUNK_BYTES
 
 Sessions = sessionmaker[Session]
-REPO = "lab/tiny"
 HASTY = HubPatience(silent_seconds=2.0)
 SLOW = HubPatience(window_seconds=1.0)
 
@@ -55,55 +50,6 @@ def large(tmp_path: Path) -> Path:
     folder = a_model_folder(tmp_path / "large", vocabulary=300_000)
     assert (folder / WEIGHTS).stat().st_size > 2 * CHUNK_BYTES
     return folder
-
-
-class Lab:
-    """A server's side of a fetch: created, run, looked at."""
-
-    def __init__(self, sessions: Sessions, settings: Settings, who: Principal) -> None:
-        self.sessions, self.settings, self.who = sessions, settings, who
-
-    def create(self, name: str = "tiny", source: str = f"hub:{REPO}") -> HubFetchView:
-        new = NewHubFetch(name=name, source=source)
-        with self.sessions.begin() as session:
-            return fetches.create(session, self.who, new, self.settings)[0]
-
-    def attempt(self, patience: HubPatience | None = None) -> FetchAttempt:
-        self.make_due()
-        attempt = Fetcher(self.sessions, self.settings, lambda _: None, patience).claim()
-        assert attempt is not None
-        return attempt
-
-    def make_due(self) -> None:
-        """Let the time come at which active fetches are due."""
-        with self.sessions.begin() as session:
-            session.execute(
-                update(HubFetch)
-                .where(HubFetch.state.in_(("pending", "running")))
-                .values(next_attempt_at=func.clock_timestamp())
-            )
-
-    def environment(self) -> dict[str, str]:
-        """The environment of a process with these settings."""
-        own = {
-            name: str(getattr(self.settings, name))
-            for name in ("database_url", "broker_url", "data_dir", "hub_endpoint")
-        }
-        own["hub_hosts"] = ",".join(self.settings.hub_hosts)
-        return dict(os.environ) | {f"ADAPTLAB_{name.upper()}": text for name, text in own.items()}
-
-    def run(self, patience: HubPatience | None = None) -> HubFetchView:
-        fetch = self.create()
-        self.attempt(patience).run()
-        return self.look(fetch)
-
-    def look(self, fetch: HubFetchView) -> HubFetchView:
-        with self.sessions() as session:
-            return fetches.get(session, fetch.id)
-
-    def count(self, table: type[Any]) -> int:
-        with self.sessions() as session:
-            return session.scalar(select(func.count()).select_from(table)) or 0
 
 
 @pytest.fixture
@@ -424,7 +370,7 @@ def no_quota(lab: Lab, _: pytest.MonkeyPatch) -> None:
 
 
 def full_disk(_: Lab, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetching, "FREE_BYTES", 2**62)
+    patch.setattr(room, "FREE_BYTES", 2**62)
 
 
 def low_limit(lab: Lab, _: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The process that reads from a hub for the server.
 
 Run as `python -m adaptlab_services.hub.hub_process`. The first line of its input is a `HubAccess`,
-each further line a `ReadInfo` or a `ReadFile`; all are JSON. It answers each with frames, a line of
+each further line a request such as `ReadFile`; all are JSON. It answers each with frames, a line of
 JSON and the bytes that this announces. The server can kill it at any time.
 
 The library's own downloads begin again after a kill, wait as long as a hub asks for, and leave the
@@ -13,16 +13,16 @@ import resource
 import sys
 import threading
 import urllib.request
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from queue import SimpleQueue
 from socket import SOCK_STREAM, getaddrinfo
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import httpcore2
 import httpx2
-from huggingface_hub import HfApi, hf_hub_url, set_client_factory
+from huggingface_hub import DatasetInfo, HfApi, ModelInfo, hf_hub_url, set_client_factory
 from huggingface_hub.errors import (
     DisabledRepoError,
     EntryNotFoundError,
@@ -34,14 +34,18 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import get_session, hf_raise_for_status
 from pydantic import TypeAdapter
 
+from adaptlab_answers.hub import HubAccount
 from adaptlab_services.hub.hub_access import (
     Frame,
     HubAccess,
     HubFile,
     HubRepository,
+    ReadAccount,
     ReadFile,
     ReadInfo,
 )
+from adaptlab_services.hub.hub_card import configs_of
+from adaptlab_services.hub.hub_splits import has_records
 from adaptlab_services.limits.addresses import AddressRefused
 
 MEMORY_BYTES = 2 * 2**30
@@ -50,6 +54,8 @@ MOST_INFO_BYTES = 32 * 2**20
 MOST_ERROR_BYTES = 2**16
 MOST_FILES = 2000
 """Files in the root of a repository that are reported."""
+MOST_DATA_FILES = 10_000
+"""Files with records in a repository."""
 MOST_REDIRECTS = 5
 MOST_ADDRESSES = 4
 CONNECT_SECONDS = 10.0
@@ -57,7 +63,8 @@ LONGEST_DETAIL = 200
 AGENT = "adaptlab"
 COMMIT = "x-repo-commit"
 
-_REQUESTS: TypeAdapter[ReadInfo | ReadFile] = TypeAdapter(ReadInfo | ReadFile)
+Request = ReadAccount | ReadInfo | ReadFile
+_REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 class HubProblem(Exception):
@@ -97,17 +104,19 @@ def _lines() -> Iterator[bytes]:
     return iter(lines.get, None)
 
 
-def _answered(access: HubAccess, request: ReadInfo | ReadFile) -> tuple[Frame, bytes]:
+def _answered(access: HubAccess, request: Request) -> tuple[Frame, bytes]:
     """Answer a request; return the last frame of the answer."""
     try:
         with _codes():
-            if isinstance(request, ReadInfo):
-                content = _info(access, request).model_dump_json().encode()
-                return Frame(size=len(content), is_last=True), content
-            _send_file(access, request)
+            if isinstance(request, ReadFile):
+                _send_file(access, request)
+                return Frame(is_last=True), b""
+            is_info = isinstance(request, ReadInfo)
+            answer = _info(access, request) if is_info else _account(access)
+            content = answer.model_dump_json().encode()
+            return Frame(size=len(content), is_last=True), content
     except HubProblem as problem:
         return problem.frame, b""
-    return Frame(is_last=True), b""
 
 
 def _write(frame: Frame, content: bytes = b"") -> None:
@@ -115,9 +124,22 @@ def _write(frame: Frame, content: bytes = b"") -> None:
     sys.stdout.buffer.flush()
 
 
+def _account(access: HubAccess) -> HubAccount:
+    """Return the account of the token; raises `HubProblem` for an invalid one."""
+    assert access.token is not None  # asked with one only
+    hub: Any = HfApi(endpoint=access.hosts.endpoint)  # whoami answers any dictionary
+    found: Any = hub.whoami(access.token.get_secret_value())
+    token: Any = found.get("auth", {}).get("accessToken", {})
+    name = _text(found.get("name"))
+    if name is None:
+        raise HubProblem("not_a_hub")
+    label, role = _text(token.get("displayName")), _text(token.get("role"))
+    return HubAccount(user=name, token_name=label, role=role)
+
+
 def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
-    token = access.token
-    found = HfApi(endpoint=access.hosts.endpoint).model_info(
+    token, hub = access.token, HfApi(endpoint=access.hosts.endpoint)
+    found = (hub.model_info if request.kind == "model" else hub.dataset_info)(
         request.repository,
         revision=request.revision,
         files_metadata=True,
@@ -126,7 +148,30 @@ def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
     )
     if not found.sha or len(found.sha) != 40:
         raise HubProblem("not_a_hub")
-    files = tuple(
+    is_read = _is_in_root if request.kind == "model" else has_records
+    files = _files(found, is_read)
+    card: Mapping[str, Any] = {} if found.card_data is None else found.card_data.to_dict()
+    if request.kind == "dataset" and len(files) > MOST_DATA_FILES:
+        raise HubProblem("too_many_files", f"{len(files):,} of {MOST_DATA_FILES:,}")
+    return HubRepository(
+        commit=found.sha,
+        files=files[:MOST_FILES] if request.kind == "model" else files,
+        file_count=len(found.siblings or ()),
+        configs=configs_of(card) if request.kind == "dataset" else (),
+        licence=_licence(card.get("license")),
+        licence_name=_text(card.get("license_name")),
+        licence_link=_text(card.get("license_link")),
+        gated=found.gated or None,
+        private=bool(found.private),
+    )
+
+
+def _is_in_root(name: str) -> bool:
+    return "/" not in name
+
+
+def _files(found: ModelInfo | DatasetInfo, is_read: Callable[[str], bool]) -> tuple[HubFile, ...]:
+    return tuple(
         HubFile(
             name=file.rfilename,
             size=file.size,
@@ -134,19 +179,15 @@ def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
             blob=file.blob_id,
         )
         for file in found.siblings or ()
-        if "/" not in file.rfilename
+        if is_read(file.rfilename)
     )
-    card: Mapping[str, Any] = {} if found.card_data is None else found.card_data.to_dict()
-    return HubRepository(
-        commit=found.sha,
-        files=files[:MOST_FILES],
-        file_count=len(found.siblings or ()),
-        licence=_text(card.get("license")),
-        licence_name=_text(card.get("license_name")),
-        licence_link=_text(card.get("license_link")),
-        gated=found.gated or None,
-        private=bool(found.private),
-    )
+
+
+def _licence(value: object) -> str | None:
+    """Return a licence, or several, as datasets of several sources have."""
+    if isinstance(value, list):
+        value = ", ".join(one for one in cast("list[object]", value) if isinstance(one, str))
+    return _text(value or None)
 
 
 def _text(value: object) -> str | None:
@@ -162,6 +203,7 @@ def _send_file(access: HubAccess, request: ReadFile) -> None:
     url = hf_hub_url(
         request.repository,
         request.file,
+        repo_type=request.kind,
         revision=request.commit,
         endpoint=access.hosts.endpoint,
     )
