@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from adaptlab.inspection.file_inspection import Inspection
     from adaptlab.records.file_forms import FileForm
     from adaptlab_answers.models import DatasetView
+    from adaptlab_client.client import Client
     from adaptlab_client.machine.dictionaries import Imported
 
 COLUMNS = ("name", "kind", "count", "fields", "digest", "from")
@@ -74,6 +75,12 @@ class KindName(StrEnum):
     RECORDS = "records"
 
 
+ConfigOption = Annotated[
+    str | None, typer.Option(help="Configuration of a dataset on the hub. Default: its own.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option(help="Split of a dataset on the hub. Default: train.")
+]
 FormatOption = Annotated[
     FormName | None,
     typer.Option("--format", help="Form of the file. Default: by the end of its name."),
@@ -201,9 +208,12 @@ def add(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="ROOT/PATH", help="A file of records below a dataset root of the server."
+            metavar="ROOT/PATH|hub:ORG/NAME[@REVISION]",
+            help="A file of records below a dataset root of the server, or a dataset on the hub.",
         ),
     ],
+    config: ConfigOption = None,
+    split: SplitOption = None,
     form: FormatOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -212,14 +222,51 @@ def add(
     merge_labels: MergeOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add a file that is on the server, below one of its dataset roots.
+    """Add a file below a dataset root of the server, or a dataset on the hub.
 
-    The server copies the records: the dataset stays as it is if the file changes or goes.
+    The server copies the records: the dataset stays as it is if the file changes or goes. Of the
+    hub it fetches one split, by default train.
     """
     options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
     with open_client(context) as client:
+        if is_of_hub(file):
+            if form is not None or options.model_dump(exclude_defaults=True):
+                raise UsageError("A dataset of the hub has only the options --config and --split.")
+            entry = fetched_dataset(client, name, of_split(file, config, split))
+            print_one(entry, COLUMNS, _row, output, "name")
+            return
+        if config is not None or split is not None:
+            raise UsageError("--config and --split are for a dataset on the hub: hub:ORG/NAME.")
         entry = client.datasets.add(name, file, form=form.value if form else None, options=options)
     print_one(entry, COLUMNS, _row, output, "name")
+
+
+def is_of_hub(source: str) -> bool:
+    """Return True for the name of a dataset on the hub."""
+    return source.startswith("hub:")
+
+
+def of_split(source: str, config: str | None, split: str | None) -> str:
+    """Return the name of a split of a dataset on the hub; raises `UsageError`."""
+    from adaptlab.errors import InvalidSpec
+    from adaptlab.weights.hub_name import HubDatasetName
+
+    try:
+        name = HubDatasetName.read(source, "/source")
+    except InvalidSpec as error:
+        raise UsageError(error.problems[0].detail) from error
+    parts = {"config": config or name.config, "split": split or name.split}
+    return str(name.model_copy(update=parts))
+
+
+def fetched_dataset(client: "Client", name: str, source: str) -> "DatasetView":
+    """Have a dataset of the hub fetched, and return it."""
+    from adaptlab_client.cli.printing.fetches import fetch_progress
+
+    fetch = client.hub.fetch_dataset(name, source)
+    with fetch_progress(source) as report:
+        client.hub.wait(fetch.id, on_progress=report)
+    return client.datasets.get(name)
 
 
 def _upload_images(
@@ -365,6 +412,8 @@ def _imported(german: Path | None, spanish: Path | None) -> "Imported":
 
 def _row(entry: "DatasetView") -> list[object]:
     origins = ", ".join(origin.package for origin in entry.sources)
+    if entry.origin is not None:
+        origins = f"{entry.origin.repository}@{entry.origin.commit[:12]}"
     count = entry.records if entry.triples is None else entry.triples
     return [
         entry.name,
