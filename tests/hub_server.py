@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from adaptlab_services.settings import Settings
 
 COMMIT = "c0ffee" + 34 * "0"
+WHOAMI = {"name": "lab", "auth": {"accessToken": {"displayName": "server", "role": "read"}}}
 OTHER = "0ddba11" + 33 * "0"
 API = re.compile(r"/api/(?:models/)?(?P<repo>.+?)/revision/(?P<revision>[^/]+)")
 LFS = (".safetensors", ".parquet", ".big.csv")
@@ -161,7 +162,7 @@ class Hub:
     members: dict[str, Any] = field(default_factory=dict)
     trees: dict[tuple[str, str], dict[str, bytes]] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
-    whoami: dict[str, Any] | None = None
+    whoami: dict[str, Any] | None = field(default_factory=lambda: dict(WHOAMI))
     by_digest: dict[str, bytes] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)

@@ -105,6 +105,34 @@ def test_a_dataset_of_the_hub_is_that_of_a_local_upload(
     assert (missing.exit_code, "--split: test, train" in missing.stderr) == (1, True)
 
 
+def test_a_dataset_is_inspected_by_its_first_bytes(
+    invoke: Invoke, client: Client, hub: Hub, tmp_path: Path
+) -> None:
+    shown = invoke("datasets", "inspect", f"hub:{REVIEWS}", "-o", "json")
+    (tmp_path / "train.csv").write_bytes(TRAIN)
+    local = invoke("datasets", "inspect", str(tmp_path / "train.csv"), "-o", "json")
+    found, own = json.loads(shown.stdout), json.loads(local.stdout)
+    assert (found["records"], found["first"][1]["label"]) == (60, "yes")
+    assert [one["name"] for one in found["fields"]] == [one["name"] for one in own["fields"]]
+    hub.files[f"datasets/{REVIEWS}"]["train.csv"] = TRAIN + b'"many\nlines",1\n' * 200_000
+    hub.asked.clear()
+    text = invoke("datasets", "inspect", f"hub:{REVIEWS}").stderr
+    assert "Splits: test, train." in text
+    assert hub.asked[-1].headers["range"] == f"bytes=0-{2**20 - 1}"
+    assert not list(client.datasets.list())[1:]
+
+
+def test_a_study_is_drafted_from_a_dataset_of_the_hub(
+    invoke: Invoke, client: Client, tmp_path: Path
+) -> None:
+    target = tmp_path / "study.yaml"
+    options = ("--base", "new", "--minutes", "10", "-y", "--to", str(target))
+    done = invoke("studies", "new", f"hub:{REVIEWS}", *options)
+    assert done.exit_code == 0, done.output
+    assert "dataset: lab-reviews" in target.read_text()
+    assert client.datasets.get("lab-reviews").origin is not None
+
+
 def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_path: Path) -> None:
     """Fetched once, for a new base model and for what is adapted to."""
     words = {"field": "label", "words": {"no": "-", "yes": "+"}}

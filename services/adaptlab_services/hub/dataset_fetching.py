@@ -30,6 +30,7 @@ from adaptlab_services.models import datasets
 from adaptlab_services.models.dataset_files import records_in, spooled
 from adaptlab_services.models.datasets import Content
 from adaptlab_services.models.record_datasets import ReadingLimits, ReadRecords, content_of
+from adaptlab_services.models.upload_inspection import inspected_file
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
@@ -38,6 +39,11 @@ from adaptlab_services.storage.staged_content import StagedContent, staged
 READ_SECONDS = 3600.0
 """Longest time to read the records of a file."""
 T = TypeVar("T")
+INSPECTION_SECONDS = 120.0
+SAMPLE_BYTES = 2**20
+"""Bytes of a text file that are inspected."""
+WHOLE_BYTES = 2**26
+"""Bytes up to which a file is inspected that cannot be read in part."""
 ADVICE = "Choose a smaller split or dataset."
 
 
@@ -124,6 +130,31 @@ def read_dataset(hub: HubChild, wanted: HubDatasetName, revision: str) -> HubDat
     return HubDataset(name, found, chosen(found, wanted))
 
 
+def first_records(hub: HubChild, found: HubDataset, file: HubFile) -> bytes | None:
+    """Return the first records of a file, as few bytes as show them.
+
+    A Parquet file or JSON list is read as a whole; the result is None if it is too large.
+    """
+    size = file.size or 0
+    is_list = False
+    if found.split.form == "jsonl" and size > SAMPLE_BYTES:
+        is_list = b"".join(hub.read(found.part(file, 0, 256))).lstrip().startswith(b"[")
+    is_whole = size <= SAMPLE_BYTES or found.split.form == "parquet" or is_list
+    if is_whole and size > WHOLE_BYTES:
+        return None
+    stop = size if is_whole else SAMPLE_BYTES
+    content = b"".join(hub.read(found.part(file, 0, stop))) if stop else b""
+    return content if is_whole else _whole_lines(content)
+
+
+def _whole_lines(content: bytes) -> bytes:
+    """Return the lines that are complete: a quoted value of CSV has line ends, too."""
+    end = content.rfind(b"\n")
+    while end >= 0 and content.count(b'"', 0, end) % 2:
+        end = content.rfind(b"\n", 0, end)
+    return content[: end + 1] if end >= 0 else content
+
+
 class DatasetFetch:
     """The fetch of a dataset by this process; see `FetchAttempt`.
 
@@ -154,8 +185,9 @@ class DatasetFetch:
             name=claimed.name, config=members.get("config"), split=members.get("split")
         )
         found = read_dataset(self._hub, wanted, claimed.pinned)
-        self._record_plan(found)
+        self._record_plan(found, found.plan())
         if claimed.plan_only:
+            self._record_plan(found, self._inspected(found))
             with self._sessions.begin() as session:
                 due_fetches.succeed(session, claimed, None)
             return
@@ -180,13 +212,26 @@ class DatasetFetch:
         ):
             self._finish(found, waiting, gatherer, read.reading, download)
 
-    def _record_plan(self, found: HubDataset) -> None:
+    def _inspected(self, found: HubDataset) -> HubDatasetPlan:
+        """Return the plan, with what is in the first records."""
+        plan, file = found.plan(), found.split.files[0]
+        sample = first_records(self._hub, found, file)
+        if sample is None:
+            return plan
+        limits = ReadingLimits(self._settings.max_dataset_bytes, INSPECTION_SECONDS, ADVICE)
+        form, name = found.split.form, file.name.rpartition("/")[2]
+        with spooled(self._signed([sample])) as opened, _naming(file):
+            seen = inspected_file(opened, name, form, found.options(), limits)
+        inspection = seen.model_dump(mode="json")
+        return plan.model_copy(update={"inspected_bytes": len(sample), "inspection": inspection})
+
+    def _record_plan(self, found: HubDataset, plan: HubDatasetPlan) -> None:
         with self._sessions.begin() as session:
             due_fetches.hold(
                 session,
                 self._claimed,
                 commit=found.repository.commit,
-                plan=found.plan().model_dump(mode="json"),
+                plan=plan.model_dump(mode="json"),
                 bytes_total=found.split.size_bytes,
                 code=None,
                 error=None,

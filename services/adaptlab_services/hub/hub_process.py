@@ -127,8 +127,13 @@ def _write(frame: Frame, content: bytes = b"") -> None:
 def _account(access: HubAccess) -> HubAccount:
     """Return the account of the token; raises `HubProblem` for an invalid one."""
     assert access.token is not None  # asked with one only
-    hub: Any = HfApi(endpoint=access.hosts.endpoint)  # whoami answers any dictionary
-    found: Any = hub.whoami(access.token.get_secret_value())
+    headers = {"Authorization": f"Bearer {access.token.get_secret_value()}"}
+    # The library's own request looks for tokens of the server where it fails.
+    answer = get_session().get(f"{access.hosts.endpoint}/api/whoami-v2", headers=headers)
+    if answer.status_code == 401:
+        raise HubProblem("bad_token")
+    hf_raise_for_status(answer)
+    found: Any = answer.json()  # anything may be in it
     token: Any = found.get("auth", {}).get("accessToken", {})
     name = _text(found.get("name"))
     if name is None:
@@ -283,7 +288,14 @@ def _codes() -> Generator[None]:
         raise HubProblem("unreachable", type(error).__name__) from error
     except MemoryError as error:
         raise HubProblem("too_large") from error
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, KeyError) as error:
+    except (
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:
         # HTML where JSON should be, or JSON of another form.
         raise HubProblem("not_a_hub", type(error).__name__) from error
 

@@ -1,5 +1,6 @@
 """`adaptlab datasets`: list, show, inspect, upload, add, download and more."""
 
+import json
 import shlex
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -50,10 +51,23 @@ NameArgument = Annotated[
     str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
 ]
 OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
+
+
+def file_or_hub(text: str) -> Path:
+    """Return a file that exists, or a name on the hub, which is no path but passes as one."""
+    path = Path(text)
+    if not is_of_hub(text) and not path.is_file():
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise typer.BadParameter(f"File {text!r} {what}.")
+    return path
+
+
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL, Parquet or XLSX."
+        metavar="FILE|hub:ORG/NAME[@REVISION]",
+        parser=file_or_hub,
+        help="CSV, TSV, JSON, JSONL, Parquet or XLSX, or a dataset on the hub.",
     ),
 ]
 
@@ -75,15 +89,15 @@ class KindName(StrEnum):
     RECORDS = "records"
 
 
+FormatOption = Annotated[
+    FormName | None,
+    typer.Option("--format", help="Form of the file. Default: by the end of its name."),
+]
 ConfigOption = Annotated[
     str | None, typer.Option(help="Configuration of a dataset on the hub. Default: its own.")
 ]
 SplitOption = Annotated[
     str | None, typer.Option(help="Split of a dataset on the hub. Default: train.")
-]
-FormatOption = Annotated[
-    FormName | None,
-    typer.Option("--format", help="Form of the file. Default: by the end of its name."),
 ]
 
 
@@ -100,7 +114,10 @@ def show(context: typer.Context, name: NameArgument, output: OutputOption = Outp
 
 
 def inspect(
+    context: typer.Context,
     file: FileArgument,
+    config: ConfigOption = None,
+    split: SplitOption = None,
     form: FormatOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -117,25 +134,58 @@ def inspect(
         RowOutput, typer.Option("--output", "-o", help="Format of the result.")
     ] = RowOutput.TABLE,
 ) -> None:
-    """Show what is in a file of records, and the task that fits, without a server."""
+    """Show what is in a file of records, and the task that fits, without a server.
+
+    Of a dataset on the hub, a server reads the first records of the split.
+    """
     from adaptlab.inspection.file_inspection import inspected
     from adaptlab.inspection.token_counts import BadTokenizer
     from adaptlab.records.file_forms import dataset_name
-    from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
 
     options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
+    if is_of_hub(str(file)):
+        if tokenizer or form or options.model_dump(exclude_defaults=True):
+            raise UsageError("A dataset of the hub has only the options --config and --split.")
+        _inspect_hub(context, of_split(str(file), config, split), output)
+        return
     try:
         report = inspected(file, form_given(file, form), tokenizer, options)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
+    _print_inspected(report, output)
+    if output is RowOutput.TABLE:
+        command = ["adaptlab", "datasets", "upload", dataset_name(file), str(file)]
+        say(f"Next: {shlex.join([*command, *_mending(report), *words_of(options)])}")
+
+
+def _inspect_hub(context: typer.Context, source: str, output: RowOutput) -> None:
+    """Print what a server has read of the first records of a split."""
+    from adaptlab.inspection.file_inspection import Inspection
+    from adaptlab_client.cli.printing.fetches import fetch_progress, plan_of_dataset
+    from adaptlab_client.resources.hub import name_for
+
+    with open_client(context) as client, fetch_progress(source) as report:
+        fetch = client.hub.plan(source, kind="dataset", on_progress=report)
+    plan = fetch.dataset_plan
+    assert plan is not None  # of a dataset's fetch that has succeeded
+    if output is RowOutput.TABLE:
+        for line in plan_of_dataset(fetch, plan):
+            say(line)
+    if plan.inspection is not None:
+        _print_inspected(Inspection.model_validate_json(json.dumps(plan.inspection)), output)
+    if output is RowOutput.TABLE:
+        say(f"Next: {shlex.join(['adaptlab', 'datasets', 'add', name_for(source), source])}")
+
+
+def _print_inspected(report: "Inspection", output: RowOutput) -> None:
+    from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
+
     if output is RowOutput.CSV:
         print_fields(report)
     elif output is not RowOutput.TABLE:
         print_value(report, Output(output), "digest")
     else:
         print_inspection(report)
-        command = ["adaptlab", "datasets", "upload", dataset_name(file), str(file)]
-        say(f"Next: {shlex.join([*command, *_mending(report), *words_of(options)])}")
 
 
 def upload(
