@@ -4,9 +4,10 @@ import re
 from typing import Self
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.file_forms import HUB_PREFIX
 from adaptlab.values import Value
 
-PREFIX = "hub:"
+PREFIX = HUB_PREFIX
 MAIN = "main"
 LONGEST = 400
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
