@@ -82,7 +82,9 @@ class HubFetchLinks(Value):
 
 
 class HubFetchView(Value):
-    """A model that is fetched from a hub into the model folder `name`, or a dataset.
+    """A model that is fetched from a hub, or a dataset.
+
+    A model becomes the model folder `name`, and a dataset the dataset `name`.
 
     `commit`, `plan` and `bytes_total` are known once the repository was read; a dataset has a
     `dataset_plan` instead. A `pending` fetch

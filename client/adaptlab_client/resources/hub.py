@@ -22,7 +22,7 @@ Report = Callable[[HubFetchView], object]
 
 
 class Hub:
-    """Fetches of models and datasets, and your token for private and gated ones."""
+    """Fetches of models and datasets, and your token for private ones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Hub:
         return self._connection.ask(request, HubFetchView)
 
     def fetch_dataset(self, name: str, source: str) -> HubFetchView:
-        """Have a split of a dataset fetched into the dataset `name`; safe to repeat.
+        """Have a split fetched into the dataset `name`; safe to repeat.
 
         `source` is `hub:ORGANISATION/NAME@REVISION`, and perhaps `#CONFIGURATION/SPLIT`. Raises
         `Conflict` if the name is taken.
@@ -127,7 +127,7 @@ class Hub:
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def fetch_for(self, spec: object, *, report: Report | None = None) -> None:
-        """Wait until the models and datasets that a spec names on the hub are fetched.
+        """Wait until what a spec names on the hub is fetched.
 
         Those are its own `folder`, and those of inline base models, that begin with `hub:`, and
         each such `dataset` of a task. The model folders have the names of the base models, and

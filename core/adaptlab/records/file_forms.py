@@ -20,7 +20,7 @@ ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .xlsx"
 
 
 def is_file(name: str) -> bool:
-    """Return True for a file of the server or a dataset on the hub, not a name."""
+    """Return True for a file of the server or a name on the hub."""
     return "/" in name or name.startswith(HUB_PREFIX)
 
 

@@ -57,7 +57,7 @@ class HubDataset:
 
     @property
     def weights(self) -> tuple[HubFile, ...]:
-        """Its files with an announced SHA-256, whose bytes are stored as they come."""
+        """Its files with an announced SHA-256, which are stored in chunks."""
         return tuple(file for file in self.split.files if file.sha256 is not None and file.size)
 
     @property
@@ -148,7 +148,7 @@ def first_records(hub: HubChild, found: HubDataset, file: HubFile) -> bytes | No
 
 
 def _whole_lines(content: bytes) -> bytes:
-    """Return the lines that are complete: a quoted value of CSV has line ends, too."""
+    """Return the complete lines; a quoted value of CSV can have line ends."""
     end = content.rfind(b"\n")
     while end >= 0 and content.count(b'"', 0, end) % 2:
         end = content.rfind(b"\n", 0, end)

@@ -1,4 +1,4 @@
-"""Fetches of models and datasets: created, listed, cancelled and tried again."""
+"""Fetches from a hub: created, listed, cancelled and tried again."""
 
 import uuid
 from datetime import UTC, datetime
@@ -43,12 +43,13 @@ AGAIN = ("failed", "cancelled")
 
 
 class NewHubFetch(Value):
-    """A model to fetch from the hub into the model folder `name`, or a dataset.
+    """A model to fetch from the hub, or a dataset.
 
-    `source` is `hub:ORGANISATION/NAME@REVISION`. A dataset becomes the dataset `name`; its source
-    can end with `#SPLIT` or `#CONFIGURATION/SPLIT`. Unless `imports` is false, the model is then
-    imported as the base model `name`, with the other members. With `plan_only`, no weights are
-    fetched and nothing is left but the plan.
+    `source` is `hub:ORGANISATION/NAME@REVISION`. A model becomes the model folder `name`. A dataset
+    becomes the dataset `name`; its source can end with `#SPLIT` or `#CONFIGURATION/SPLIT`. Unless
+    `imports` is false, a model is then imported as the base model `name`, with the other members.
+    With `plan_only`, no weights and only the first records are fetched, and nothing is left but the
+    plan.
     """
 
     kind: RepositoryKind = "model"
@@ -226,7 +227,7 @@ def _check_free(
 def _check_free_dataset(
     session: Session, project_id: int, name: str, source: HubDatasetName
 ) -> None:
-    """Raise `StateConflict` if a dataset from elsewhere on the hub has the name.
+    """Raise `StateConflict` if a dataset of another repository has the name.
 
     Others may be equal, which is known when the records are read.
     """

@@ -21,7 +21,7 @@ _Members = Mapping[str, Any]  # of a card, which may have anything
 
 
 def configs_of(card: _Members) -> tuple[CardConfig, ...]:
-    """Return the configurations that a card has; what is of another form is left out."""
+    """Return the configurations of a card, without what has another form."""
     infos = {_name(info): info for info in _mappings(card.get("dataset_info"))}
     listed = {_name(config): config for config in _mappings(card.get("configs"))}
     names = list(dict.fromkeys((*listed, *infos)))[:MOST_CONFIGS]

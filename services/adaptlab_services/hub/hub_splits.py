@@ -122,7 +122,7 @@ _NO_FILES = (
 
 
 def _of_card(repository: HubRepository) -> dict[str, Splits]:
-    """Return the splits of each configuration of the card, if that lists files."""
+    """Return the splits of each configuration of which the card has files."""
     found: dict[str, Splits] = {}
     for card in repository.configs:
         if card.files:
@@ -161,7 +161,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _by_folder(files: Sequence[HubFile]) -> dict[str, Splits]:
-    """Return the splits by name, in configurations if the files are in several folders."""
+    """Return the splits by name; several folders are configurations."""
     folders = dict.fromkeys(file.name.partition("/")[0] for file in sorted(files, key=_name))
     are_configs = len(folders) > 1 and all(
         "/" in file.name
@@ -223,7 +223,7 @@ def _default_split(splits: Splits) -> str | None:
 
 
 def _one(noun: str, wanted: str | None, names: tuple[str, ...], default: str | None) -> str:
-    """Return the wanted name, or the default; raise `InvalidSpec` if neither is."""
+    """Return the wanted name or the default; raises `InvalidSpec`."""
     name = wanted or default
     if name in names:
         return name

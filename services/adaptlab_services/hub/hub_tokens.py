@@ -30,7 +30,7 @@ class NewHubToken(Value):
 
 
 def account_of(new: NewHubToken, settings: Settings) -> HubAccount | None:
-    """Return the account of a token, None if the hub is off or cannot be asked.
+    """Return the account of a token, None if the hub cannot be asked.
 
     Raises `InvalidSpec` for what is no token, or not of this hub, without showing it.
     """

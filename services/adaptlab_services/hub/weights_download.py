@@ -48,7 +48,7 @@ class LargeFiles(Protocol):
 
 
 class WeightsDownload:
-    """The download of weights, or of large files of a dataset, resumed after the last stored chunk.
+    """The download of large files, resumed after the last stored chunk.
 
     What an earlier fetch of the repository has stored is not fetched again: the headers, which were
     read before, have shown that the user may read the files.

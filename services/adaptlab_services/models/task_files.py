@@ -52,7 +52,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """The files that a spec names, read, by path, and pointers of names on the hub."""
+    """The files of a spec by path, and pointers of its names on the hub."""
 
     read: Mapping[str, _Read]
     hub: Mapping[str, str]
@@ -93,7 +93,7 @@ NO_FILES = TaskFiles({}, {})
 
 
 def paths_in(spec: Value) -> Mapping[str, str]:
-    """Return the pointer of each file or name on the hub in a spec, the first by path."""
+    """Return the first pointer of each file, or name on the hub, in a spec."""
     found: dict[str, str] = {}
 
     def note(path: str, pointer: str) -> str:
