@@ -103,7 +103,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(HERE, 303))
 
     add_sharing(router, renderer, SHARED)
-    add_uploading(router, renderer, _listed)
+    add_uploading(router, renderer, _content)
     add_fetching(router, renderer, FETCHED, _with_form)
     _add_form(router, renderer)
     return router
