@@ -249,6 +249,24 @@ def test_files_with_hostile_names_are_no_files_of_a_dataset(name: str) -> None:
     assert not has_records(name)
 
 
+def test_an_interrupted_fetch_goes_on_after_the_files_that_are_there(
+    lab: Lab, hub: Hub, tmp_path: Path
+) -> None:
+    first, second = parquet(tmp_path / "a"), parquet(tmp_path / "b", rows=10)
+    hub.card.clear()
+    hub.files[REPO] = {"train-0.parquet": first, "train-1.parquet": second}
+    hub.changes["train-1.parquet"] = lambda handler: handler.answer(503) or True
+    made = fetch(lab)
+    assert (made.state, made.bytes_done) == ("pending", len(first))
+    hub.changes.clear()
+    hub.branches["main"] = OTHER
+    lab.attempt().run()
+    done = lab.look(made)
+    assert (done.state, done.commit, look(lab).records) == ("succeeded", COMMIT, 14)
+    assert hub.names().count("train-0.parquet") == 1
+    assert lab.count(Upload) == 0
+
+
 def test_a_moved_branch_changes_nothing_of_a_fetch(lab: Lab, hub: Hub) -> None:
     def move(handler: Handler) -> bool:
         hub.branches["main"] = OTHER

@@ -1,7 +1,6 @@
 """Models and datasets that a server fetches from a hub."""
 
 import math
-import re
 import secrets
 import time
 from builtins import list as list_of
@@ -9,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import JsonValue, TypeAdapter
 
-from adaptlab.weights.hub_name import MAIN, PREFIX, HubDatasetName
+from adaptlab.weights.hub_name import PREFIX, HubDatasetName
 from adaptlab_answers.hub import HubFetchView, HubTokenView, RepositoryKind
 from adaptlab_client.errors import FetchFailed, WaitTimedOut
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
 from adaptlab_client.transport.paging import entries
 
 POLL_SECONDS = 1.0
-DIGITS = 12
-LONGEST_NAME = 63
 Report = Callable[[HubFetchView], object]
 
 
@@ -163,12 +160,7 @@ class Hub:
 
 def name_for(source: str) -> str:
     """Return the usual name for a dataset on the hub; raises `InvalidSpec`."""
-    read = HubDatasetName.read(source, "/dataset")
-    whole = read.name
-    pinned = None if whole.revision == MAIN else whole.revision[:DIGITS]
-    words = [one for one in (whole.repository, read.config, read.split, pinned) if one]
-    text = re.sub(r"[^a-z0-9._]+", "-", "-".join(words).lower())
-    return text.strip("-._")[:LONGEST_NAME].rstrip("-._")
+    return HubDatasetName.read(source, "/dataset").usual_name
 
 
 def _datasets_of(value: object) -> Iterator[str]:

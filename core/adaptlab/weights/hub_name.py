@@ -14,6 +14,9 @@ _PART = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 _REPOSITORY = re.compile(rf"(?:{_PART}/)?{_PART}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 SPLIT_SIGN = "#"
+DIGITS = 12
+"""Digits of a commit in names."""
+LONGEST_DATASET = 63
 _SPLIT = re.compile(r"[^\s/#\x00-\x1f\x7f]{1,128}")
 
 
@@ -99,6 +102,15 @@ class HubDatasetName(Value):
         """Return the name as users write it: `hub:org/name@revision#config/split`."""
         part = f"{self.config}/{self.split or ''}" if self.config else self.split
         return f"{self.name}{SPLIT_SIGN}{part}" if part else str(self.name)
+
+    @property
+    def usual_name(self) -> str:
+        """The name that its dataset gets on a server unless another is given."""
+        whole = self.name
+        pinned = None if whole.revision == MAIN else whole.revision[:DIGITS]
+        words = [one for one in (whole.repository, self.config, self.split, pinned) if one]
+        text = re.sub(r"[^a-z0-9._]+", "-", "-".join(words).lower())
+        return text.strip("-._")[:LONGEST_DATASET].rstrip("-._") or "records"
 
     @classmethod
     def read(cls, text: str, pointer: str) -> Self:

@@ -173,6 +173,7 @@ class DatasetFetch:
         self._sessions = sessions
         self._settings = settings
         self._claimed = claimed
+        self._wanted = HubDatasetName(name=claimed.name, **(claimed.dataset or {}))
         self._hub = hub
         self._principal = principal
         self._sign = sign
@@ -180,11 +181,7 @@ class DatasetFetch:
     def run(self) -> None:
         """Fetch the dataset, and end the fetch."""
         claimed = self._claimed
-        members = claimed.dataset or {}
-        wanted = HubDatasetName(
-            name=claimed.name, config=members.get("config"), split=members.get("split")
-        )
-        found = read_dataset(self._hub, wanted, claimed.pinned)
+        found = read_dataset(self._hub, self._wanted, claimed.pinned)
         self._record_plan(found, found.plan())
         if claimed.plan_only:
             self._record_plan(found, self._inspected(found))
@@ -219,8 +216,8 @@ class DatasetFetch:
         if sample is None:
             return plan
         limits = ReadingLimits(self._settings.max_dataset_bytes, INSPECTION_SECONDS, ADVICE)
-        form, name = found.split.form, file.name.rpartition("/")[2]
-        with spooled(self._signed([sample])) as opened, _naming(file):
+        form, name = found.split.form, f"{self._wanted.usual_name}.{found.split.form}"
+        with spooled(self._signed([sample])) as opened, _naming(file, found.split):
             seen = inspected_file(opened, name, form, found.options(), limits)
         inspection = seen.model_dump(mode="json")
         return plan.model_copy(update={"inspected_bytes": len(sample), "inspection": inspection})
@@ -308,7 +305,7 @@ class DatasetFetch:
         )
         with (
             spooled(self._signed(pieces)) as opened,
-            _naming(file),
+            _naming(file, found.split),
             records_in(opened, found.split.form, options, limits, POINTER) as read,
         ):
             yield read
@@ -334,17 +331,21 @@ class DatasetFetch:
 
 
 @contextmanager
-def _naming(file: HubFile) -> Generator[None]:
-    """Name the file in the problems that reading it has."""
+def _naming(file: HubFile, split: HubSplit) -> Generator[None]:
+    """Name the file in the problems that reading it has.
+
+    Those of another file of the split, which is read within, have its name.
+    """
+    names = [one.name for one in split.files]
     try:
         yield
     except InvalidSpec as error:
+        if any(name in problem.detail for problem in error.problems for name in names):
+            raise
         raise InvalidSpec(*(_of_file(problem, file.name) for problem in error.problems)) from error
 
 
 def _of_file(problem: Problem, name: str) -> Problem:
-    if name in problem.detail:
-        return problem
     return Problem(problem.pointer, problem.code, f"{name}: {problem.detail}")
 
 
