@@ -21,12 +21,14 @@ import yaml
 from adaptlab_services.settings import Settings
 
 COMMIT = "c0ffee" + 34 * "0"
+WHOAMI = {"name": "lab", "auth": {"accessToken": {"displayName": "server", "role": "read"}}}
 OTHER = "0ddba11" + 33 * "0"
-API = re.compile(r"/api/models/(?P<repo>.+?)/revision/(?P<revision>[^/]+)")
+API = re.compile(r"/api/(?:models/)?(?P<repo>.+?)/revision/(?P<revision>[^/]+)")
 HEAD = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)")
 COMMITS = re.compile(r"/api/models/(?P<repo>.+?)/(?P<step>preupload|commit)/main")
 BATCH = re.compile(r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch")
-FILE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+LFS = (".safetensors", ".parquet", ".big.csv")
+FILE = re.compile(r"/(?P<repo>(?:datasets/)?[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer as a hub does."""
         if self.host == "cdn":
             self.bytes_of(self.hub.by_digest[path.rpartition("/")[2]])
+        elif path == "/api/whoami-v2":
+            self.account()
         elif found := HEAD.fullmatch(path):
             self.info(found["repo"], "main")
         elif found := API.fullmatch(path):
@@ -175,6 +179,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def account(self) -> None:
+        """Answer with the account of the token."""
+        if self.hub.whoami is None:
+            self.answer(401, x_error_message="Invalid credentials in Authorization header")
+        else:
+            self.answer(200, json.dumps(self.hub.whoami).encode(), content_type="application/json")
+
     def info(self, repo: str, revision: str) -> None:
         if repo not in self.hub.files:
             self.answer(401, x_error_message="Invalid username or password.")
@@ -188,17 +199,17 @@ class Handler(BaseHTTPRequestHandler):
             "sha": commit,
             "private": False,
             "gated": False,
-            "cardData": {"license": "apache-2.0"},
-            "siblings": [self.hub.sibling(*pair) for pair in self.hub.files[repo].items()],
+            "cardData": {"license": "apache-2.0"} | self.hub.card,
+            "siblings": [self.hub.sibling(*pair) for pair in self.hub.tree(repo, commit).items()],
         }
         content = json.dumps(document | self.hub.members).encode()
         self.answer(200, content, content_type="application/json")
 
     def resolve(self, repo: str, revision: str, file: str) -> None:
-        content = self.hub.files[repo].get(file)
+        content = self.hub.tree(repo, revision).get(file)
         if content is None:
             self.answer(404, x_error_code="EntryNotFound")
-        elif not file.endswith(".safetensors"):
+        elif not file.endswith(LFS):
             self.bytes_of(content, x_repo_commit=revision)
         else:
             digest = hashlib.sha256(content).hexdigest()
@@ -235,6 +246,9 @@ Change = Callable[[Handler], object]
 class Hub:
     """Repositories, what was asked, and changed answers.
 
+    Those of datasets have names that begin with `datasets/`. `trees` are the files at a commit, if
+    they differ from those in `files`, and `card` is that of all repositories. `whoami` is the
+    account of a token.
     `changes` are by the name of a file or branch, or by the host. `members` replace those of the
     answer about a repository. `location` replaces where weights are. `token` may write. If it
     `loses_commits`, it makes them without an answer.
@@ -246,6 +260,9 @@ class Hub:
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     members: dict[str, Any] = field(default_factory=dict)
+    trees: dict[tuple[str, str], dict[str, bytes]] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+    whoami: dict[str, Any] | None = field(default_factory=lambda: dict(WHOAMI))
     by_digest: dict[str, bytes] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
@@ -259,11 +276,15 @@ class Hub:
         """Add a repository with the files of a folder."""
         self.files[repo] = {path.name: path.read_bytes() for path in folder.iterdir()} | more
 
+    def tree(self, repo: str, commit: str) -> dict[str, bytes]:
+        """The files of a repository at a commit."""
+        return self.trees.get((repo, commit)) or self.files[repo]
+
     def sibling(self, name: str, content: bytes) -> dict[str, Any]:
         """A file as the answer about a repository has it."""
         blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
         entry: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": blob}
-        if name.endswith(".safetensors"):
+        if name.endswith(LFS):
             digest = hashlib.sha256(content).hexdigest()
             entry["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 130}
         return entry

@@ -14,7 +14,7 @@ from adaptlab.records.facts import ConversationFacts, PictureFacts, ValueCount
 from adaptlab.records.file_reading import Reading
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
-from adaptlab.weights.hub_name import HubOrigin
+from adaptlab.weights.hub_name import HubDatasetOrigin, HubOrigin
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.moments import Moment
 
@@ -166,7 +166,8 @@ class DatasetView(Value):
     `records` has `records`, of which `copies` are equal to an earlier one, and their `fields`. The
     members of the other kind are null.
 
-    `reading` says how the file was read, null for records and words that were sent as such.
+    `reading` says how the file was read, null for records and words that were sent as such, and
+    `origin` where it was fetched, null for what was uploaded.
 
     A dataset that another project shares has its name in `shared_from`. `shared_with` are the
     projects that have it from this one; it is empty in lists.
@@ -189,6 +190,7 @@ class DatasetView(Value):
     copies: int | None = None
     fields: tuple[DatasetField, ...] | None = None
     reading: Reading | None = None
+    origin: HubDatasetOrigin | None = None
     sources: tuple[DatasetOrigin, ...]
     created_at: Moment | None
     links: DatasetLinks

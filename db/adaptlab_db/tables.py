@@ -507,7 +507,8 @@ class Dataset(Table):
     `sources` are the packages that it comes from. For words, `lengths` counts triples by the
     characters of their longest form. For records, `fields` has the facts about each field except
     its values with their counts (`field_values`) and its buckets, which have a row of numbers per
-    field. These two are large, and loaded only when needed. `reading` says how the file was read.
+    field. These two are large, and loaded only when needed. `reading` says how the file was read,
+    and `origin` where it was fetched, null for other datasets.
 
     A project with which a dataset is shared has a row of its own with the same content, so that
     everything that looks a dataset up finds it there. `shared_from` is then the project of origin.
@@ -544,6 +545,7 @@ class Dataset(Table):
         ARRAY(Integer, dimensions=2), deferred=True
     )
     reading: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    origin: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     sources: Mapped[list[Any]] = mapped_column(JSONB)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     shared_from: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
@@ -914,7 +916,10 @@ class WebhookDelivery(Table):
 
 
 class HubFetch(Table):
-    """A model that is fetched from a hub into an uploaded folder `name`.
+    """A model or dataset that is fetched from a hub.
+
+    A model becomes the uploaded folder `name`. `dataset` has the configuration and split that
+    become the dataset `name`, and is null for a model.
 
     An active one is due at `next_attempt_at`; while it is running, that is when another process may
     take over. `attempts` is the number of the attempt, which guards its writes; `failures` counts
@@ -947,6 +952,7 @@ class HubFetch(Table):
     revision: Mapped[str]
     commit: Mapped[str | None]
     base_model: Mapped[Json | None]
+    dataset: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
     plan_only: Mapped[bool] = mapped_column(Boolean, server_default=false())
     plan: Mapped[Json | None]
     push: Mapped[Json | None]
@@ -967,7 +973,10 @@ class HubFetch(Table):
 
 
 class HubToken(Table):
-    """A user's token of a hub, sealed by the server's key."""
+    """A user's token of a hub, sealed by the server's key.
+
+    `account` is the one that the hub gave for it, null if it was not asked.
+    """
 
     __tablename__ = "hub_tokens"
 
@@ -975,6 +984,7 @@ class HubToken(Table):
     endpoint: Mapped[str] = mapped_column(primary_key=True)
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
     set_at: Mapped[datetime]
+    account: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class AttemptRow(Table):

@@ -112,6 +112,7 @@ PATHS: dict[str, tuple[object, str]] = {
     "a slash at the end": ("library/reviews.csv/", "not_a_file_name"),
     "a line feed": ("library/reviews\n.csv", "not_a_file_name"),
     "the root": ("library", "is_a_folder"),
+    "a hub": ("hub:lab/reviews", "not_a_file_name"),
     "a folder": ("library/deep", "is_a_folder"),
     "a long name": (f"library/{'x' * 500}.csv", "no_such_file"),
     "a long path": (f"library/{'x/' * 600}", "string_too_long"),

@@ -174,7 +174,8 @@ def test_a_gated_model_is_for_those_whose_token_may(
     hub.changes["hub"] = only_with(CANARY)
     caplog.set_level(logging.DEBUG)
     set_at = server.put("/v1/hub-token", json={"token": CANARY})
-    assert set_at.json()["is_set"]
+    account = {"user": "lab", "token_name": "server", "role": "read"}
+    assert (set_at.json()["is_set"], set_at.json()["account"]) == (True, account)
     assert fetched(server)["state"] == "succeeded"
     assert {one.headers.get("authorization") for one in hub.asked if one.host == "cdn"} == {None}
     count = len(hub.names("cdn"))
@@ -188,6 +189,16 @@ def test_a_gated_model_is_for_those_whose_token_may(
         sealed = session.scalars(select(HubToken.sealed)).one()
     assert CANARY not in f"{rows}{caplog.text}{set_at.text}"
     assert CANARY.encode() not in sealed
+
+
+def test_a_token_that_the_hub_does_not_know_is_refused(server: TestClient, hub: Hub) -> None:
+    hub.whoami = None
+    refused = server.put("/v1/hub-token", json={"token": CANARY})
+    assert (refused.status_code, CANARY in refused.text) == (422, False)
+    assert "does not know this token" in refused.json()["errors"][0]["detail"]
+    hub.changes["hub"] = lambda handler: handler.answer(503) or True
+    stored = server.put("/v1/hub-token", json={"token": CANARY}).json()
+    assert (stored["is_set"], stored["account"]) == (True, None)
 
 
 def test_a_token_is_replaced_deleted_and_never_shown(

@@ -9,18 +9,26 @@ from tests.client.conftest import Invoke
 from tests.folders import a_model_folder
 from tests.hub_server import COMMIT, Hub, a_hub
 from tests.making import a_study_document, an_adapt_document
+from tests.text_studies import a_text_study
+from tests.texts import CLASSIFICATION
 
 from adaptlab_client import Client
 from adaptlab_client.errors import FetchFailed
 from adaptlab_services.settings import Settings
 
 SOURCE = "hub:lab/tiny@main"
+REVIEWS = "lab/reviews"
+LABEL = {"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}
+TRAIN = b"text,label\n" + b"".join(b"review %d,%d\n" % (n, n % 2) for n in range(60))
+TEST = b'{"text": "fine", "label": 1}\n'
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     with a_hub() as hub:
         hub.add("lab/tiny", a_model_folder(tmp_path / "tiny"))
+        hub.files[f"datasets/{REVIEWS}"] = {"train.csv": TRAIN, "test.jsonl": TEST}
+        hub.card["dataset_info"] = {"features": [LABEL]}
         yield hub
 
 
@@ -76,3 +84,65 @@ def test_what_fails_says_why(invoke: Invoke, client: Client) -> None:
     failed = next(client.hub.list())
     assert client.hub.retry(failed.id).state == "pending"
     assert client.hub.cancel(failed.id).state in ("cancelled", "failed")
+
+
+def test_a_dataset_of_the_hub_is_that_of_a_local_upload(
+    invoke: Invoke, client: Client, tmp_path: Path
+) -> None:
+    lines = TRAIN.replace(b",0\n", b",no\n").replace(b",1\n", b",yes\n")
+    (tmp_path / "local.csv").write_bytes(lines)
+    added = invoke("datasets", "add", "reviews", f"hub:{REVIEWS}", "-o", "json")
+    assert added.exit_code == 0, added.output
+    local = client.datasets.upload_file("local", tmp_path / "local.csv", kind="records")
+    found = client.datasets.get("reviews")
+    assert (found.digest, found.size) == (local.digest, local.size)
+    for name in ("reviews", "local"):
+        client.datasets.download(name, tmp_path / name)
+    assert (tmp_path / "reviews").read_bytes() == (tmp_path / "local").read_bytes()
+    assert found.origin is not None
+    assert (found.origin.commit, found.origin.licence) == (COMMIT, "apache-2.0")
+    missing = invoke("datasets", "add", "dev", f"hub:{REVIEWS}", "--split", "dev")
+    assert (missing.exit_code, "--split: test, train" in missing.stderr) == (1, True)
+
+
+def test_a_dataset_is_inspected_by_its_first_bytes(
+    invoke: Invoke, client: Client, hub: Hub, tmp_path: Path
+) -> None:
+    shown = invoke("datasets", "inspect", f"hub:{REVIEWS}", "-o", "json")
+    (tmp_path / "train.csv").write_bytes(TRAIN)
+    local = invoke("datasets", "inspect", str(tmp_path / "train.csv"), "-o", "json")
+    found, own = json.loads(shown.stdout), json.loads(local.stdout)
+    assert (found["records"], found["first"][1]["label"]) == (60, "yes")
+    assert [one["name"] for one in found["fields"]] == [one["name"] for one in own["fields"]]
+    hub.files[f"datasets/{REVIEWS}"]["train.csv"] = TRAIN + b'"many\nlines",1\n' * 200_000
+    hub.asked.clear()
+    text = invoke("datasets", "inspect", f"hub:{REVIEWS}").stderr
+    assert "Splits: test, train." in text
+    assert hub.asked[-1].headers["range"] == f"bytes=0-{2**20 - 1}"
+    assert not list(client.datasets.list())[1:]
+
+
+def test_a_study_is_drafted_from_a_dataset_of_the_hub(
+    invoke: Invoke, client: Client, tmp_path: Path
+) -> None:
+    target = tmp_path / "study.yaml"
+    options = ("--base", "new", "--minutes", "10", "-y", "--to", str(target))
+    done = invoke("studies", "new", f"hub:{REVIEWS}", *options)
+    assert done.exit_code == 0, done.output
+    assert "dataset: lab-reviews" in target.read_text()
+    assert client.datasets.get("lab-reviews").origin is not None
+
+
+def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_path: Path) -> None:
+    """Fetched once, for a new base model and for what is adapted to."""
+    words = {"field": "label", "words": {"no": "-", "yes": "+"}}
+    task = {**CLASSIFICATION, "dataset": f"hub:{REVIEWS}@{COMMIT}", "label": words}
+    spec = a_text_study(task)
+    spec["base_models"][0]["task"] = task
+    (tmp_path / "study.json").write_text(json.dumps(spec))
+    done = invoke("studies", "create", str(tmp_path / "study.json"), "-o", "json")
+    assert done.exit_code == 0, done.output
+    name = f"lab-reviews-{COMMIT[:12]}"
+    study = client.studies.get(json.loads(done.stdout)["id"])
+    assert f'"dataset":"{name}"' in study.model_dump_json()
+    assert [one.kind for one in client.hub.list()] == ["dataset"]

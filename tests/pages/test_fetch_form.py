@@ -35,7 +35,7 @@ def post(client: TestClient, path: str, **fields: str) -> int:
 def test_a_fetch_is_asked_for_cancelled_and_tried_again(
     admin: TestClient, sessions: sessionmaker[Session]
 ) -> None:
-    assert post(admin, PAGE, **FORM) == 303
+    assert post(admin, f"{PAGE}/fetches", **FORM) == 303
     with sessions.begin() as session:
         session.execute(update(HubFetch).values(error="<b>no</b>", code="absent"))
     page = admin.get(PAGE).text
@@ -49,13 +49,25 @@ def test_a_fetch_is_asked_for_cancelled_and_tried_again(
     assert fetch["imports"]
 
 
+def test_a_split_of_a_dataset_is_fetched_from_its_page(admin: TestClient) -> None:
+    form = {"source": "lab/reviews", "name": "reviews", "config": "plain", "split": "test"}
+    assert post(admin, "/datasets/fetches", **form) == 303
+    page = text_of(admin.get("/datasets").text)
+    assert "hub:lab/reviews@main#plain/test" in html.unescape(page)
+    (fetch,) = admin.get("/v1/hub-fetches").json()["data"]
+    assert (fetch["kind"], fetch["imports"]) == ("dataset", False)
+    wrong = admin.post("/datasets/fetches", data=form | {"split": "a b"})
+    assert (wrong.status_code, 'value="a b"' in wrong.text) == (422, True)
+    assert "hub:lab/reviews" not in text_of(admin.get(PAGE).text)
+
+
 def test_a_wrong_name_is_shown_with_what_was_typed(admin: TestClient) -> None:
     admin.headers.update(HERE)
-    answer = admin.post(PAGE, data={"source": "../<x>", "name": "tiny"})
+    answer = admin.post(f"{PAGE}/fetches", data={"source": "../<x>", "name": "tiny"})
     assert answer.status_code == 422
     assert 'role="alert"' in answer.text
     assert 'value="../&lt;x&gt;"' in answer.text
-    assert "is not the name of a model on the hub" in html.unescape(text_of(answer.text))
+    assert "is not a name on the hub" in html.unescape(text_of(answer.text))
     assert post(admin, f"{PAGE}/fetches/6f1c2b3a-0000-4000-8000-000000000000/cancel") == 404
 
 

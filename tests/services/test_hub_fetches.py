@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import WEIGHTS, a_model_folder
+from tests.hub_lab import REPO, Lab
 from tests.hub_server import COMMIT, OTHER, Handler, Hub, a_hub
-from tests.services.hub_lab import REPO, Lab
 from tests.watching import until
 
 from adaptlab.errors import BadModelFolder
 from adaptlab.weights.hub_name import HubName
 from adaptlab_db.tables import Artifact, Upload, UploadedFolder, User
-from adaptlab_services.hub import due_fetches, fetches, fetching
+from adaptlab_services.hub import due_fetches, fetches, room
 from adaptlab_services.hub.fetch_errors import sentence
 from adaptlab_services.hub.fetcher import Fetcher
 from adaptlab_services.hub.hub_access import HubAccess, HubHosts
@@ -370,7 +370,7 @@ def no_quota(lab: Lab, _: pytest.MonkeyPatch) -> None:
 
 
 def full_disk(_: Lab, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetching, "FREE_BYTES", 2**62)
+    patch.setattr(room, "FREE_BYTES", 2**62)
 
 
 def low_limit(lab: Lab, _: pytest.MonkeyPatch) -> None:

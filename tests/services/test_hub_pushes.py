@@ -9,8 +9,8 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import an_adapter
+from tests.hub_lab import Lab
 from tests.hub_server import Handler, Hub, a_hub
-from tests.services.hub_lab import Lab
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.hub import HubFetchView
@@ -38,7 +38,7 @@ class Pushes(Lab):
 
     def token(self, token: str) -> None:
         with self.sessions.begin() as session:
-            hub_tokens.store(session, self.who, NewHubToken(token=token), self.settings)
+            hub_tokens.store(session, self.who, NewHubToken(token=token), None, self.settings)
 
     def ask(self, repository: str = REPO, *, public: bool = False) -> HubFetchView:
         new = NewHubPush(repository=repository, is_public=public)

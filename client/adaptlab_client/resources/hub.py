@@ -1,4 +1,4 @@
-"""Models that a server fetches from a hub."""
+"""Models and datasets that a server fetches from a hub."""
 
 import math
 import secrets
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import JsonValue, TypeAdapter
 
-from adaptlab_answers.hub import HubFetchView, HubTokenView
+from adaptlab.weights.hub_name import PREFIX, HubDatasetName
+from adaptlab_answers.hub import HubFetchView, HubTokenView, RepositoryKind
 from adaptlab_client.errors import FetchFailed, WaitTimedOut
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
 from adaptlab_client.transport.paging import entries
@@ -18,7 +19,7 @@ Report = Callable[[HubFetchView], object]
 
 
 class Hub:
-    """Fetches of models, and your token for private and gated ones."""
+    """Fetches of models and datasets, and your token for private ones."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -47,15 +48,36 @@ class Hub:
         request = Request("POST", path_of("hub-fetches"), body=sent)
         return self._connection.ask(request, HubFetchView)
 
-    def plan(
-        self, source: str, *, timeout: float | None = None, on_progress: Report | None = None
-    ) -> HubFetchView:
-        """Return the plan of a model, from its headers: no weights are fetched.
+    def fetch_dataset(self, name: str, source: str) -> HubFetchView:
+        """Have a split fetched into the dataset `name`; safe to repeat.
 
-        `Client.budgets.solve(budget, fetch=…)` takes its id. Raises what `wait` raises.
+        `source` is `hub:ORGANISATION/NAME@REVISION`, and perhaps `#CONFIGURATION/SPLIT`. Raises
+        `Conflict` if the name is taken.
+        """
+        body: dict[str, JsonValue] = {"kind": "dataset", "name": name, "source": source}
+        request = Request("POST", path_of("hub-fetches"), body=body)
+        return self._connection.ask(request, HubFetchView)
+
+    def plan(
+        self,
+        source: str,
+        *,
+        kind: RepositoryKind = "model",
+        timeout: float | None = None,
+        on_progress: Report | None = None,
+    ) -> HubFetchView:
+        """Return the plan of a model, from its headers, or of a dataset.
+
+        No weights are fetched, and only the first records. `Client.budgets.solve(budget, fetch=…)`
+        takes the id of a model's. Raises what `wait` raises.
         """
         name = f"plan-{secrets.token_hex(8)}"
-        body: dict[str, JsonValue] = {"name": name, "source": source, "plan_only": True}
+        body: dict[str, JsonValue] = {
+            "kind": kind,
+            "name": name,
+            "source": source,
+            "plan_only": True,
+        }
         request = Request("POST", path_of("hub-fetches"), body=body)
         fetch = self._connection.ask(request, HubFetchView)
         return self.wait(fetch.id, timeout=timeout, on_progress=on_progress)
@@ -103,11 +125,15 @@ class Hub:
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def fetch_for(self, spec: object, *, report: Report | None = None) -> None:
-        """Wait until the models that a spec imports from the hub are fetched.
+        """Wait until what a spec names on the hub is fetched.
 
-        Those are its own `folder`, and those of inline base models, that begin with `hub:`. The
-        model folders have the names of the base models.
+        Those are its own `folder`, and those of inline base models, that begin with `hub:`, and
+        each such `dataset` of a task. The model folders have the names of the base models, and
+        datasets those of their repositories.
         """
+        for source in dict.fromkeys(_datasets_of(spec)):
+            fetch = self.fetch_dataset(name_for(source), source)
+            self.wait(fetch.id, on_progress=report)
         for wanted in _imports_of(spec):
             fetch = self.fetch(str(wanted["name"]), str(wanted["folder"]), imports=False)
             self.wait(fetch.id, on_progress=report)
@@ -131,6 +157,25 @@ class Hub:
     def _act(self, fetch_id: Identity, action: str) -> HubFetchView:
         request = Request("POST", path_of("hub-fetches", fetch_id, action))
         return self._connection.ask(request, HubFetchView)
+
+
+def name_for(source: str) -> str:
+    """Return the usual name for a dataset on the hub; raises `InvalidSpec`."""
+    return HubDatasetName.read(source, "/dataset").usual_name
+
+
+def _datasets_of(value: object) -> Iterator[str]:
+    """Yield the datasets of a spec that are on the hub."""
+    if isinstance(value, list_of):
+        for item in TypeAdapter(list_of[object]).validate_python(value):
+            yield from _datasets_of(item)
+    if not isinstance(value, dict):
+        return
+    for name, member in TypeAdapter(dict[str, object]).validate_python(value).items():
+        if name == "dataset" and isinstance(member, str) and member.startswith(PREFIX):
+            yield member
+        else:
+            yield from _datasets_of(member)
 
 
 def _imports_of(value: object) -> Iterator[Mapping[str, object]]:

@@ -21,7 +21,8 @@ from adaptlab.values import Name, Value
 class RecordsTask(Task, ABC):
     """A task that reads some fields of the records of a dataset.
 
-    The server puts the name of a dataset in place of a file before the task is settled.
+    The server puts the name of a dataset in place of a file, or of a dataset on the hub, before the
+    task is settled.
 
     `cluster` is the field that groups records which are not independent, such as questions on one
     document. A group is in one split, and what items add to an interval counts by group. Values
@@ -186,8 +187,9 @@ def problems_of_splits(
 def _unknown(name: str) -> Problem:
     if is_file(name):
         detail = (
-            f"{name!r} is a file of the server. Only specs of new jobs and studies can name files. "
-            "Add it as a dataset with `adaptlab datasets add`, and name the dataset."
+            f"{name!r} is no dataset of the server. Only specs of new jobs and studies can name "
+            "files and datasets on the hub. Add it as a dataset with `adaptlab datasets add`, and "
+            "name the dataset."
         )
         return Problem("/dataset", "is_a_file", detail)
     return Problem(

@@ -8,18 +8,20 @@ from pydantic import Field
 
 FileForm = Literal["csv", "tsv", "jsonl", "parquet", "xlsx"]
 FORMS: tuple[FileForm, ...] = get_args(FileForm)
+HUB_PREFIX = "hub:"
+"""The beginning of names on a hub, which are no paths of files."""
 BINARY: tuple[FileForm, ...] = ("parquet", "xlsx")
 """Forms that are read from a file, and not from a stream of text."""
 LONGEST_FILE = 1024
 """Characters of the path of a file below a root."""
-FileOfServer = Annotated[str, Field(pattern="/", max_length=LONGEST_FILE)]
-"""A file below a dataset root of the server: ROOT/SUB/PATH."""
+FileOfServer = Annotated[str, Field(pattern=f"/|^{HUB_PREFIX}", max_length=LONGEST_FILE)]
+"""A file below a dataset root of the server, ROOT/SUB/PATH, or a dataset on the hub."""
 ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .xlsx"
 
 
 def is_file(name: str) -> bool:
-    """Return True for a file of the server; names have no slash."""
-    return "/" in name
+    """Return True for a file of the server or a name on the hub."""
+    return "/" in name or name.startswith(HUB_PREFIX)
 
 
 def dataset_name(path: PurePath) -> str:

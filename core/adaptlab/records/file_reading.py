@@ -6,9 +6,10 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from adaptlab.records.file_forms import FileForm
-from adaptlab.records.record import FieldName
+from adaptlab.records.record import MOST_FIELDS, FieldName
 from adaptlab.values import Value
 
+MOST_CLASSES = 10_000
 Delimiter = Literal["comma", "semicolon", "tab", "bar"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 SIGN_OF: Mapping[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
@@ -31,6 +32,11 @@ TITLES: Mapping[str, str] = {
     "cp1252": "Windows-1252",
 }
 
+ClassNames = Annotated[
+    dict[FieldName, Annotated[tuple[str, ...], Field(max_length=MOST_CLASSES)]],
+    Field(max_length=MOST_FIELDS),
+]
+"""The names of classes, by number, by field."""
 MENDING: tuple[str, ...] = ("drop_empty", "merge_labels")
 """The options that change labels, and so mend what is found in them."""
 
@@ -49,6 +55,7 @@ class ReadingOptions(Value):
         label: the field with the labels; by default the one of the task that fits.
         drop_empty: leave records without a label out.
         merge_labels: write labels that differ in case or spaces in their most frequent way.
+        class_names: names of the classes whose numbers a field has.
     """
 
     delimiter: Annotated[Delimiter | None, BeforeValidator(_named)] = None
@@ -56,6 +63,7 @@ class ReadingOptions(Value):
     label: FieldName | None = None
     drop_empty: bool = False
     merge_labels: bool = False
+    class_names: ClassNames = Field(default_factory=dict[FieldName, tuple[str, ...]])
 
     @property
     def changes_labels(self) -> bool:
@@ -94,6 +102,7 @@ class Reading(Value):
         old_line_ends: True if lines end with a carriage return alone.
         sheet: the sheet of a workbook that was read, None for another file.
         cleaning: what was changed in the labels, None if nothing was.
+        class_names: names that replaced numbers of classes, beside those that Parquet has itself.
     """
 
     form: FileForm
@@ -102,6 +111,7 @@ class Reading(Value):
     old_line_ends: bool = False
     sheet: Annotated[str, Field(max_length=255)] | None = None
     cleaning: LabelCleaning | None = None
+    class_names: ClassNames = Field(default_factory=dict[FieldName, tuple[str, ...]])
 
     @property
     def title(self) -> str:

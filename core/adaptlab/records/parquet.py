@@ -4,8 +4,9 @@ arro3, which reads them, is loaded with the first file. A server reads Parquet i
 own, and only below its dataset roots; for a file that is uploaded, the client sends JSON lines.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -18,19 +19,22 @@ from adaptlab.records.record import MOST_RECORDS, PlacedRecord
 if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch
 
+NO_CLASSES: Mapping[str, Sequence[str]] = MappingProxyType({})
 _ROWS_AT_ONCE = 1024
 _MAGIC = b"PAR1"
 _SHORTEST = 12
 """Bytes of the magic words at both ends, and of the length of the footer."""
 
 
-def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]:
+def read_parquet(
+    path: Path, pointer: str = "/upload", classes: Mapping[str, Sequence[str]] = NO_CLASSES
+) -> Iterator[PlacedRecord]:
     """Yield the records of a Parquet file with the numbers of their rows.
 
     Rows are counted from 1 and read in batches. Columns are text, also dictionary-encoded, whole
     numbers, fractions, true and false, or lists of messages; whole numbers of a `ClassLabel` of the
-    library `datasets` become the names of its classes. Dates and times become ISO 8601, other
-    nested values JSON, and nulls empty texts.
+    library `datasets`, or of other `classes`, become the names of these. Dates and times become
+    ISO 8601, other nested values JSON, and nulls empty texts.
 
     Raises:
         OSError: the file cannot be opened.
@@ -39,7 +43,7 @@ def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]
     """
     problems, checker = GroupedProblems(pointer, "row"), RecordChecker()
     count = 0
-    for row, values in enumerate(_rows(path, pointer, checker), 1):
+    for row, values in enumerate(_rows(path, pointer, checker, classes), 1):
         count = row
         try:
             record = checker.checked(row, values)
@@ -55,7 +59,9 @@ def read_parquet(path: Path, pointer: str = "/upload") -> Iterator[PlacedRecord]
     problems.raise_any()
 
 
-def _rows(path: Path, pointer: str, checker: RecordChecker) -> Iterator[Mapping[str, object]]:
+def _rows(
+    path: Path, pointer: str, checker: RecordChecker, classes: Mapping[str, Sequence[str]]
+) -> Iterator[Mapping[str, object]]:
     for batch in _batches(path, pointer):
         names = batch.column_names
         if not checker.fields:
@@ -64,9 +70,9 @@ def _rows(path: Path, pointer: str, checker: RecordChecker) -> Iterator[Mapping[
             except NotARecord as error:
                 detail = f"Columns of the file: {error.what}. {error.advice}"
                 raise InvalidSpec(Problem(pointer, error.code, detail)) from error
-        classes = class_names(batch.schema.metadata)
+        named = {**classes, **class_names(batch.schema.metadata)}
         columns = [
-            [as_value(value, classes.get(name)) for value in _values(column)]
+            [as_value(value, named.get(name)) for value in _values(column)]
             for name, column in zip(names, batch.columns, strict=True)
         ]
         for values in zip(*columns, strict=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.checking import RecordChecker
+from adaptlab.records.class_names import named
 from adaptlab.records.delimiters import SeveralDelimiters, found_delimiter
 from adaptlab.records.encodings import BytesSeen, as_utf8
 from adaptlab.records.file_forms import BINARY, FileForm, wrong_form
@@ -39,7 +40,7 @@ def found_reading(
     """
     if form in BINARY:
         _check_binary(options, form)
-        return Reading(form=form)
+        return Reading(form=form, class_names=options.class_names)
     if form != "csv" and options.delimiter is not None:
         detail = f"Only CSV has a delimiter, and the form is {form}. Give the form csv with it."
         raise InvalidSpec(Problem("/delimiter", "delimiter_of_no_csv", detail))
@@ -52,7 +53,9 @@ def found_reading(
             found if (found := seen.encoding()) in ("utf-16-le", "utf-16-be") else "utf-16-le"
         )
     old = seen.has_old_line_ends
-    reading = Reading(form=form, encoding=encoding, old_line_ends=old)
+    reading = Reading(
+        form=form, encoding=encoding, old_line_ends=old, class_names=options.class_names
+    )
     if form != "csv":
         return reading
     if options.delimiter is not None:
@@ -119,13 +122,13 @@ def records_of(path: Path, reading: Reading, pointer: str = "/upload") -> Iterat
     if reading.form == "parquet":
         from adaptlab.records.parquet import read_parquet  # 20 MB, for Parquet only
 
-        placed = read_parquet(path, pointer)
+        placed = read_parquet(path, pointer, reading.class_names)
     elif reading.form == "xlsx":
         from adaptlab.records.workbooks import sheet_rows  # 10 MB, for workbooks only
 
         checker = RecordChecker()
         rows = SheetRows(sheet_rows(path, pointer), checker)
-        placed = _checked(rows, checker, pointer, "row")
+        placed = named(_checked(rows, checker, pointer, "row"), reading.class_names)
     else:
         yield from read_with_lines(pieces_of(path), reading, pointer)
         return
@@ -167,7 +170,7 @@ def read_with_lines(
     reading = reading if isinstance(reading, Reading) else Reading(form=reading)
     checker = RecordChecker()
     placed = _checked(_rows(pieces, reading, checker), checker, pointer, "line")
-    return cleaned(placed, reading.cleaning)
+    return cleaned(named(placed, reading.class_names), reading.cleaning)
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""Models that are fetched from a hub by their names.
+"""Models and datasets that are fetched from a hub by their names.
 
 Imports `jobs` and the wings below it.
 """

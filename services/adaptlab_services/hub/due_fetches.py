@@ -10,6 +10,7 @@ from sqlalchemy import delete, exists, func, select, text, update
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.weights.hub_name import HubName
+from adaptlab_answers.hub import RepositoryKind
 from adaptlab_db.tables import ACTIVE_FETCH_STATES, HubFetch
 from adaptlab_services.pace import Backoff
 
@@ -38,8 +39,14 @@ class ClaimedFetch:
     name: HubName
     commit: str | None
     base_model: Mapping[str, Any] | None  # members of a spec, as JSON
+    dataset: Mapping[str, str | None] | None
     plan_only: bool
     push: Mapping[str, Any] | None = None  # `checkpoint_id` and `is_public`, as JSON
+
+    @property
+    def kind(self) -> RepositoryKind:
+        """The noun of what is fetched."""
+        return "model" if self.dataset is None else "dataset"
 
     @property
     def pinned(self) -> str:
@@ -91,6 +98,7 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
         name=HubName(repository=found.repository, revision=found.revision),
         commit=found.commit,
         base_model=found.base_model,
+        dataset=found.dataset,
         plan_only=found.plan_only,
         push=found.push,
     )

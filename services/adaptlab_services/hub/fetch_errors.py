@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from adaptlab.weights.hub_name import HubName
+from adaptlab_answers.hub import RepositoryKind
 
 PASSING = frozenset(
     {"unreachable", "silent", "too_slow", "cut", "unavailable", "rate_limited", "ended", "changed"}
@@ -14,8 +15,8 @@ TOKEN = "adaptlab hub set-token"
 _SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         "absent": (
-            "{hub} has no model {repository}, or you may not see it. Check the name. For a "
-            f"private model, store a token of yours that can read it: {TOKEN}."
+            "{hub} has no {noun} {repository}, or you may not see it. Check the name. For a "
+            f"private {{noun}}, store a token of yours that can read it: {TOKEN}."
         ),
         "gated": (
             "{hub} gives {repository} only to people who have accepted its terms. Accept them at "
@@ -54,7 +55,7 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
             "{detail} of {repository} arrived with other bytes than {hub} announced. Nothing was "
             "kept. Retry; if it fails again, report it to the hub."
         ),
-        "too_large": "The answer of {hub} about {repository} is too large to be of a model.",
+        "too_large": "The answer of {hub} about {repository} is too large to be of a {noun}.",
         "refused": "{hub} refused the request ({detail}).",
         "unreachable": (
             "{hub} cannot be reached ({detail}). Without a network, an operator sets "
@@ -70,8 +71,12 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
             "The server's disk is too full: {detail}. Ask an operator to free some, then retry."
         ),
         "too_many_bytes": (
-            "{repository} has {detail} of files to fetch. Choose a smaller model, or ask an "
-            "operator to raise it with ADAPTLAB_MAX_HUB_BYTES."
+            "{repository} has {detail} of files to fetch. Choose a smaller {noun}, or ask an "
+            "operator to raise it with {setting}."
+        ),
+        "too_many_files": (
+            "{repository} has {detail} files with records that are listed. Choose a dataset in "
+            "fewer files, or upload one file of it: adaptlab datasets upload NAME FILE."
         ),
         "model_too_large": (
             "{repository} has {detail}. Choose a smaller model, or ask an operator to raise "
@@ -101,7 +106,9 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def sentence(code: str, detail: str, name: HubName, endpoint: str) -> str:
+def sentence(
+    code: str, detail: str, name: HubName, endpoint: str, noun: RepositoryKind = "model"
+) -> str:
     """Return what happened and what to do, for a code of `HubFailure`.
 
     Other codes are of problems that are sentences themselves.
@@ -111,7 +118,9 @@ def sentence(code: str, detail: str, name: HubName, endpoint: str) -> str:
         return detail
     return text.format(
         hub=endpoint.partition("://")[2],
-        page=f"{endpoint}/{name.repository}",
+        page=f"{endpoint}/{'datasets/' * (noun == 'dataset')}{name.repository}",
+        noun=noun,
+        setting=f"ADAPTLAB_MAX_{'HUB' if noun == 'model' else 'DATASET'}_BYTES",
         repository=name.repository,
         revision=name.revision,
         detail=detail or "no reason",

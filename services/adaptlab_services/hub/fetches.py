@@ -1,4 +1,4 @@
-"""Fetches of models: created, listed, cancelled and tried again."""
+"""Fetches from a hub: created, listed, cancelled and tried again."""
 
 import uuid
 from datetime import UTC, datetime
@@ -12,15 +12,22 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.specs.spec import EvaluationSpec, Label, LabelName, Labels, ResourcesSpec
 from adaptlab.values import Name, Value
-from adaptlab.weights.hub_name import LONGEST, HubName
-from adaptlab_answers.hub import FetchState, HubFetchLinks, HubFetchView, HubPlan
+from adaptlab.weights.hub_name import LONGEST, HubDatasetName, HubName
+from adaptlab_answers.hub import (
+    FetchState,
+    HubDatasetPlan,
+    HubFetchLinks,
+    HubFetchView,
+    HubPlan,
+    RepositoryKind,
+)
 from adaptlab_answers.paging import Page
-from adaptlab_db.tables import ACTIVE_FETCH_STATES, HubFetch, Project, UploadedFolder, User
+from adaptlab_db.tables import ACTIVE_FETCH_STATES, Dataset, HubFetch, Project, UploadedFolder, User
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.limits import quotas
-from adaptlab_services.models import base_models
+from adaptlab_services.models import base_models, datasets
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, audit
 from adaptlab_services.people.tokens import Principal
@@ -36,13 +43,16 @@ AGAIN = ("failed", "cancelled")
 
 
 class NewHubFetch(Value):
-    """A model to fetch from the hub into the model folder `name`.
+    """A model to fetch from the hub, or a dataset.
 
-    `source` is `hub:ORGANISATION/NAME@REVISION`. Unless `imports` is false, the model is then
-    imported as the base model `name`, with the other members. With `plan_only`, no weights are
-    fetched and nothing is left but the plan.
+    `source` is `hub:ORGANISATION/NAME@REVISION`. A model becomes the model folder `name`. A dataset
+    becomes the dataset `name`; its source can end with `#SPLIT` or `#CONFIGURATION/SPLIT`. Unless
+    `imports` is false, a model is then imported as the base model `name`, with the other members.
+    With `plan_only`, no weights and only the first records are fetched, and nothing is left but the
+    plan.
     """
 
+    kind: RepositoryKind = "model"
     name: Name
     source: Annotated[str, Field(min_length=1, max_length=LONGEST)]
     imports: bool = True
@@ -65,7 +75,7 @@ def create(
     """
     project_id = access.to_create(session)
     check_on(settings, "/source")
-    source = HubName.read(new.source, "/source")
+    source = _read_source(new)
     # Locked, so that of simultaneous requests for one name the second sees the first.
     lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
     session.execute(lock)
@@ -73,25 +83,28 @@ def create(
     mine = HubFetch.project_id == project_id, HubFetch.name == new.name, active
     row = session.scalars(select(HubFetch).where(*mine)).one_or_none()
     if row is not None:
-        if (row.repository, row.revision) != (source.repository, source.revision):
+        if _source(row) != str(source):
             raise StateConflict(
                 f"{new.name!r} is being fetched from {_source(row)}. Wait or cancel."
             )
         return get(session, row.id), False
     if not new.plan_only:
-        _check_free(session, project_id, new)
+        _check_free(session, project_id, new, source)
     check_count(session, principal)
     quotas.check_room(session, principal.user_id, 0)
     base_model = new.model_dump(mode="json", include={"evaluation", "resources", "labels"})
+    imports = new.imports and new.kind == "model" and not new.plan_only
+    whole = source.name if isinstance(source, HubDatasetName) else source
     values: dict[str, Any] = {  # columns of several types
         "id": uuid.uuid4(),
         "project_id": project_id,
         "owner_id": principal.user_id,
         "name": new.name,
         "endpoint": HubAccess.of(settings, None).hosts.alias,
-        "repository": source.repository,
-        "revision": source.revision,
-        "base_model": base_model if new.imports and not new.plan_only else None,
+        "repository": whole.repository,
+        "revision": whole.revision,
+        "base_model": base_model if imports else None,
+        "dataset": _split_of(source),
         "plan_only": new.plan_only,
     }
     session.execute(insert(HubFetch).values(values))
@@ -166,11 +179,12 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
     if row.state == "pending":
         _update(session, fetch_id, {"next_attempt_at": now, "failures": 0})
     elif row.state in AGAIN:
-        new = NewHubFetch(name=row.name, source=_source(row), imports=row.base_model is not None)
+        imports, kind = row.base_model is not None, _kind(row)
+        new = NewHubFetch(kind=kind, name=row.name, source=_source(row), imports=imports)
         check_on(settings, "/source")
         if not row.plan_only and row.push is None:
             with access.inside(session, row.project_id):
-                _check_free(session, row.project_id, new)
+                _check_free(session, row.project_id, new, _read_source(new))
         again = {"state": "pending", "ended_at": None, "next_attempt_at": now, "failures": 0}
         _update(session, fetch_id, again | {"code": None, "error": None})
     elif row.state == "succeeded":
@@ -188,20 +202,55 @@ def check_on(settings: Settings, pointer: str) -> None:
         raise InvalidSpec(Problem(pointer, "hub_off", detail))
 
 
-def _check_free(session: Session, project_id: int, new: NewHubFetch) -> None:
-    """Raise `StateConflict` if the name of a folder or base model is taken."""
+def _read_source(new: NewHubFetch) -> HubName | HubDatasetName:
+    """Return the name of what is fetched; raises `InvalidSpec`."""
+    if new.kind == "model":
+        return HubName.read(new.source, "/source")
+    datasets.check_name(new.name)
+    return HubDatasetName.read(new.source, "/source")
+
+
+def _split_of(source: HubName | HubDatasetName) -> dict[str, str | None] | None:
+    if isinstance(source, HubName):
+        return None
+    return {"config": source.config, "split": source.split}
+
+
+def _check_free(
+    session: Session, project_id: int, new: NewHubFetch, source: HubName | HubDatasetName
+) -> None:
+    """Raise `StateConflict` if the name of what is fetched is taken."""
+    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    fetched = HubFetch.project_id == project_id, HubFetch.name == new.name, active
+    if session.scalars(select(HubFetch.id).where(*fetched)).one_or_none() is not None:
+        raise StateConflict(f"Another fetch has the name {new.name!r}. Wait for it or cancel it.")
+    if isinstance(source, HubDatasetName):
+        _check_free_dataset(session, project_id, new.name, source)
+        return
     named = UploadedFolder.project_id == project_id, UploadedFolder.name == new.name
     if session.scalars(select(UploadedFolder.name).where(*named)).one_or_none() is not None:
         raise StateConflict(
             f"The model folder {new.name!r} exists. Choose another name, or import that one: "
             f"adaptlab base-models import {new.name} uploaded/{new.name}."
         )
-    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
-    fetched = HubFetch.project_id == project_id, HubFetch.name == new.name, active
-    if session.scalars(select(HubFetch.id).where(*fetched)).one_or_none() is not None:
-        raise StateConflict(f"Another fetch has the name {new.name!r}. Wait for it or cancel it.")
     if new.imports:
         base_models.check_free(session, new.name)
+
+
+def _check_free_dataset(
+    session: Session, project_id: int, name: str, source: HubDatasetName
+) -> None:
+    """Raise `StateConflict` if a dataset of another repository has the name.
+
+    Others may be equal, which is known when the records are read.
+    """
+    repository = Dataset.origin["repository"].astext
+    named = Dataset.project_id == project_id, Dataset.name == name
+    other = session.scalars(
+        select(repository).where(*named, repository != source.name.repository)
+    ).one_or_none()
+    if other is not None:
+        raise StateConflict(f"The dataset {name!r} exists, from {other}. Choose another name.")
 
 
 def _changeable(session: Session, fetch_id: UUID) -> HubFetch:
@@ -243,13 +292,20 @@ def _rows() -> Select[Any, Any, Any]:
 
 
 def _source(row: HubFetch) -> str:
-    return str(HubName(repository=row.repository, revision=row.revision))
+    name = HubName(repository=row.repository, revision=row.revision)
+    return str(name if row.dataset is None else HubDatasetName(name=name, **row.dataset))
+
+
+def _kind(row: HubFetch) -> RepositoryKind:
+    return "model" if row.dataset is None else "dataset"
 
 
 def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
-    has_folder = row.state == "succeeded" and not row.plan_only and row.push is None
+    is_there = row.state == "succeeded" and not row.plan_only and row.push is None
+    is_model = _kind(row) == "model"
     return HubFetchView(
         id=row.id,
+        kind=_kind(row),
         project=project,
         owner=owner,
         name=row.name,
@@ -267,7 +323,10 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         next_attempt_at=row.next_attempt_at if row.state == "pending" else None,
         code=row.code,
         error=row.error,
-        plan=None if row.plan is None else HubPlan.model_validate(row.plan),
+        plan=HubPlan.model_validate(row.plan) if row.plan and is_model else None,
+        dataset_plan=(
+            HubDatasetPlan.model_validate(row.plan) if row.plan and not is_model else None
+        ),
         imports=row.base_model is not None,
         plan_only=row.plan_only,
         checkpoint_id=None if row.push is None else row.push["checkpoint_id"],
@@ -276,7 +335,8 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         ended_at=row.ended_at,
         links=HubFetchLinks(
             self=f"/v1/hub-fetches/{row.id}",
-            folder=f"/v1/model-folders/{row.name}" if has_folder else None,
+            folder=f"/v1/model-folders/{row.name}" if is_there and is_model else None,
+            dataset=f"/v1/datasets/{row.name}" if is_there and not is_model else None,
             job=None if row.job_id is None else f"/v1/jobs/{row.job_id}",
         ),
     )

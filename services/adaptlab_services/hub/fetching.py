@@ -1,13 +1,10 @@
 """One attempt at a fetch: its checks, its bytes, and its folder."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 
 from psycopg.errors import DiskFull
-from sqlalchemy import exists, make_url, or_, select
+from sqlalchemy import exists, or_, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -15,17 +12,19 @@ from adaptlab.errors import AdaptlabError, BadModelFolder, InvalidSpec
 from adaptlab.specs.spec import UPLOADED, ImportSpec
 from adaptlab.weights.hub_name import HubOrigin
 from adaptlab_db.artifacts import ArtifactStore, StoredArtifact
-from adaptlab_db.tables import HubFetch, Membership, User
+from adaptlab_db.tables import Membership, User
 from adaptlab_services.hub import due_fetches, hub_tokens
+from adaptlab_services.hub.dataset_fetching import DatasetFetch
 from adaptlab_services.hub.due_fetches import ClaimedFetch, NotHeld
 from adaptlab_services.hub.fetch_errors import PASSING, sentence
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubChild, HubFailure, HubPatience
 from adaptlab_services.hub.hub_models import HubModel, read_model
+from adaptlab_services.hub.hub_origins import origin_members
+from adaptlab_services.hub.room import check_room
 from adaptlab_services.hub.sealing import Unsealable
 from adaptlab_services.hub.weights_download import WeightsDownload
 from adaptlab_services.jobs import jobs
-from adaptlab_services.limits import quotas
 from adaptlab_services.models import uploaded_folders
 from adaptlab_services.pace import Pace
 from adaptlab_services.people import access
@@ -34,12 +33,9 @@ from adaptlab_services.settings import Settings
 
 SIGN_SECONDS = 0.5
 """Time between two signs of life, at each of which a cancellation is seen."""
-FREE_BYTES = 2**28
-"""Bytes that stay free on the disk of the server."""
 FULL_SECONDS = 600.0
 """Time after which a full disk is tried again."""
 MAY_SUBMIT = ("submitter", "operator", "admin")
-LOCAL = ("", "localhost", "127.0.0.1", "::1")
 ELSEWHERE = (
     " On a hub, choose a revision that has it, such as a conversion at @refs/pr/1, or another "
     "model."
@@ -75,7 +71,7 @@ class FetchAttempt:
         self._is_stopped = True
 
     def run(self) -> tuple[str, ...]:
-        """Fetch the model; return the queues that have new work."""
+        """Fetch what is claimed; return the queues that have new work."""
         try:
             principal = self._principal()
             with HubChild(self._access(), self._sign, self._patience) as hub:
@@ -99,6 +95,10 @@ class FetchAttempt:
 
     def _transferred(self, hub: HubChild, principal: Principal) -> tuple[str, ...]:
         claimed = self._claimed
+        if claimed.kind == "dataset":
+            shared = (self._sessions, self._settings, claimed, hub, principal)
+            DatasetFetch(*shared, self._sign).run()
+            return ()
         model = read_model(hub, claimed.name.repository, claimed.pinned)
         with self._sessions.begin() as session:
             due_fetches.hold(
@@ -113,7 +113,7 @@ class FetchAttempt:
         if claimed.plan_only:
             self._record(lambda session, held: due_fetches.succeed(session, held, None))
             return ()
-        self._check_room(model, principal)
+        self._check_room(model)
         download = WeightsDownload(self._sessions, principal, claimed, hub, model)
         stored = {file.name: download.store(file) for file in model.weights}
         with self._sessions.begin() as session, access.inside(session, claimed.project_id):
@@ -149,32 +149,15 @@ class FetchAttempt:
             raise HubFailure("sealed_token") from error
         return HubAccess.of(self._settings, token)
 
-    def _check_room(self, model: HubModel, principal: Principal) -> None:
+    def _check_room(self, model: HubModel) -> None:
         """Raise an error for a model that is too large."""
-        size, most = model.total_bytes, self._settings.max_hub_bytes
-        if size > most:
-            raise HubFailure("too_many_bytes", f"{size:,} bytes of {most:,} allowed")
         parameters = self._settings.max_model_parameters
         if model.plan.parameters > parameters:
             raise HubFailure(
                 "model_too_large", f"{model.plan.parameters:,} parameters of {parameters:,} allowed"
             )
-        with self._sessions.begin() as session:
-            has_begun = session.get_one(HubFetch, self._claimed.id).bytes_done > 0
-            quotas.check_room(session, principal.user_id, 0 if has_begun else size)
-        for folder in self._disks():
-            free = shutil.disk_usage(folder).free - FREE_BYTES
-            if size > free:
-                detail = f"the model has {size:,} bytes and {max(0, free):,} are free"
-                raise HubFailure("disk_full", detail)
-
-    def _disks(self) -> Iterator[Path]:
-        """Yield folders of the disks that the bytes go to, if they are here."""
-        settings = self._settings
-        if settings.artifact_store == "directory" and settings.artifact_folder is not None:
-            yield settings.artifact_folder
-        if (make_url(settings.database_url).host or "") in LOCAL and settings.data_dir.is_dir():
-            yield settings.data_dir
+        most = self._settings.max_hub_bytes
+        check_room(self._sessions, self._settings, self._claimed, model.total_bytes, most)
 
     def _finish(
         self,
@@ -192,7 +175,7 @@ class FetchAttempt:
             name: StoredArtifact(model.folder.digest(name), len(model.folder.contents[name]))
             for name in model.small
         }
-        origin = self._origin(model, principal)
+        origin = HubOrigin(**origin_members(self._claimed, model.repository, principal))
         claimed = self._claimed
         uploaded_folders.store(session, principal, claimed.folder, small | weights, origin)
         if claimed.base_model is None:
@@ -205,22 +188,6 @@ class FetchAttempt:
         due_fetches.succeed(session, claimed, created.job.id)
         return created.queues
 
-    def _origin(self, model: HubModel, principal: Principal) -> HubOrigin:
-        found, name = model.repository, self._claimed.name
-        return HubOrigin(
-            endpoint=self._claimed.endpoint,
-            repository=name.repository,
-            revision=name.revision,
-            commit=found.commit,
-            licence=found.licence,
-            licence_name=found.licence_name,
-            licence_link=found.licence_link,
-            gated=found.gated,
-            private=found.private,
-            fetched_by=principal.name,
-            fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
     def _sign(self) -> None:
         """Show a sign of life; raises `NotHeld` if the fetch should end."""
         if self._is_stopped:
@@ -231,7 +198,7 @@ class FetchAttempt:
 
     def _fail(self, code: str, detail: str, seconds: float | None = None) -> None:
         claimed = self._claimed
-        text = sentence(code, detail, claimed.name, self._settings.hub_endpoint)
+        text = sentence(code, detail, claimed.name, self._settings.hub_endpoint, claimed.kind)
         if code in PASSING or seconds is not None:
             self._record(lambda session, held: due_fetches.wait(session, held, code, text, seconds))
         else:

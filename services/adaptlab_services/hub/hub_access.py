@@ -1,11 +1,12 @@
 """What a process needs to read from a hub, and what it may reach."""
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_serializer
 
 from adaptlab.values import Value
+from adaptlab_answers.hub import RepositoryKind
 from adaptlab_services.limits.addresses import AddressRules, Network
 
 if TYPE_CHECKING:
@@ -89,9 +90,16 @@ class HubAccess(Value):
         return None if token is None else token.get_secret_value()
 
 
+class ReadAccount(Value):
+    """A request to the process for the account of the token."""
+
+    account: Literal[True] = True
+
+
 class ReadInfo(Value):
     """A request to the process for what a repository has."""
 
+    kind: RepositoryKind = "model"
     repository: str
     revision: str
 
@@ -99,6 +107,7 @@ class ReadInfo(Value):
 class ReadFile(Value):
     """A request to the process for the bytes `start` to `stop` of a file."""
 
+    kind: RepositoryKind = "model"
     repository: str
     commit: str
     file: str
@@ -130,7 +139,7 @@ class Pushed(Value):
 
 
 class HubFile(Value):
-    """A file in the root of a repository; `sha256` is None outside LFS."""
+    """A file of a repository; `sha256` is None outside LFS."""
 
     name: str
     size: int | None
@@ -138,12 +147,44 @@ class HubFile(Value):
     blob: str | None = None
 
 
+class CardFiles(Value):
+    """The files of a split, as a card has them."""
+
+    split: str
+    patterns: tuple[str, ...]
+
+
+class CardConfig(Value):
+    """A configuration of a dataset, as its card has it.
+
+    Attributes:
+        files: those of each split; without any, they are found by their names.
+        folder: the folder of the files.
+        delimiter: the sign between columns of CSV.
+        options: further options of other libraries, which change how files are read.
+        class_names: the names of classes, by number, by field.
+    """
+
+    name: str
+    is_default: bool = False
+    files: tuple[CardFiles, ...] = ()
+    folder: str | None = None
+    delimiter: str | None = None
+    options: tuple[str, ...] = ()
+    class_names: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+
+
 class HubRepository(Value):
-    """A repository at a commit, with those of its files that concern a model."""
+    """A repository at a commit.
+
+    `files` are those in its root for a model, and all with records for a dataset, which has
+    `configs`.
+    """
 
     commit: str
     files: tuple[HubFile, ...]
     file_count: int
+    configs: tuple[CardConfig, ...] = ()
     licence: str | None = None
     licence_name: str | None = None
     licence_link: str | None = None

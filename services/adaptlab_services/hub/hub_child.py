@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import Self
 
 from adaptlab.values import Value
+from adaptlab_answers.hub import HubAccount, RepositoryKind
 from adaptlab_services.hub.hub_access import (
     Frame,
     HubAccess,
     HubRepository,
     Pushed,
     PushFolder,
+    ReadAccount,
     ReadFile,
     ReadInfo,
 )
@@ -124,13 +126,22 @@ class HubChild:
         """The process."""
         return self._started.pid
 
-    def info(self, repository: str, revision: str) -> HubRepository:
+    def info(self, repository: str, revision: str, kind: RepositoryKind = "model") -> HubRepository:
         """Return what a repository has; raises `HubFailure`."""
-        self._send(ReadInfo(repository=repository, revision=revision))
+        request = ReadInfo(kind=kind, repository=repository, revision=revision)
+        return HubRepository.model_validate_json(self._whole(request))
+
+    def account(self) -> HubAccount:
+        """Return the account of the token; raises `HubFailure`."""
+        return HubAccount.model_validate_json(self._whole(ReadAccount()))
+
+    def _whole(self, request: Value) -> bytes:
+        """Return an answer of one frame."""
+        self._send(request)
         frame, content = self._frame(time.monotonic() + self._patience.silent_seconds)
         if not frame.is_last:
             raise HubFailure("not_a_hub")
-        return HubRepository.model_validate_json(content)
+        return content
 
     def read(self, wanted: ReadFile) -> Iterator[bytes]:
         """Yield the bytes of a file as they come; raises `HubFailure`."""

@@ -1,8 +1,8 @@
 """The process that reads from a hub, and writes to it, for the server.
 
 Run as `python -m adaptlab_services.hub.hub_process`. The first line of its input is a `HubAccess`,
-each further line a `ReadInfo`, `ReadFile` or `PushFolder`; all are JSON. It answers each with
-frames, a line of JSON and the bytes that this announces. The server can kill it at any time.
+each further line a request such as `ReadFile`; all are JSON. It answers each with frames, a line of
+JSON and the bytes that this announces. The server can kill it at any time.
 
 The library's own downloads begin again after a kill, wait as long as a hub asks for, and leave the
 allowed hosts with Xet. So only its requests for repositories, addresses and errors are used.
@@ -13,17 +13,24 @@ import resource
 import sys
 import threading
 import urllib.request
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from ipaddress import ip_address
 from queue import SimpleQueue
 from socket import SOCK_STREAM, getaddrinfo
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import httpcore2
 import httpx2
-from huggingface_hub import CommitOperationAdd, HfApi, hf_hub_url, set_client_factory
+from huggingface_hub import (
+    CommitOperationAdd,
+    DatasetInfo,
+    HfApi,
+    ModelInfo,
+    hf_hub_url,
+    set_client_factory,
+)
 from huggingface_hub.errors import (
     DisabledRepoError,
     EntryNotFoundError,
@@ -35,6 +42,8 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import get_session, hf_raise_for_status
 from pydantic import TypeAdapter
 
+from adaptlab.values import Value
+from adaptlab_answers.hub import HubAccount
 from adaptlab_services.hub.hub_access import (
     Frame,
     HubAccess,
@@ -42,9 +51,12 @@ from adaptlab_services.hub.hub_access import (
     HubRepository,
     Pushed,
     PushFolder,
+    ReadAccount,
     ReadFile,
     ReadInfo,
 )
+from adaptlab_services.hub.hub_card import configs_of
+from adaptlab_services.hub.hub_splits import has_records
 from adaptlab_services.limits.addresses import AddressRefused
 
 MEMORY_BYTES = 2 * 2**30
@@ -53,6 +65,8 @@ MOST_INFO_BYTES = 32 * 2**20
 MOST_ERROR_BYTES = 2**16
 MOST_FILES = 2000
 """Files in the root of a repository that are reported."""
+MOST_DATA_FILES = 10_000
+"""Files with records in a repository."""
 MOST_REDIRECTS = 5
 MOST_ADDRESSES = 4
 CONNECT_SECONDS = 10.0
@@ -61,8 +75,8 @@ LONGEST_DETAIL = 200
 AGENT = "adaptlab"
 COMMIT = "x-repo-commit"
 
-_Request = ReadInfo | ReadFile | PushFolder
-_REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
+Request = ReadAccount | ReadInfo | ReadFile | PushFolder
+_REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 class HubProblem(Exception):
@@ -102,21 +116,28 @@ def _lines() -> Iterator[bytes]:
     return iter(lines.get, None)
 
 
-def _answered(access: HubAccess, request: _Request) -> tuple[Frame, bytes]:
+def _answered(access: HubAccess, request: Request) -> tuple[Frame, bytes]:
     """Answer a request; return the last frame of the answer."""
     try:
         with _codes():
-            if isinstance(request, ReadInfo):
-                content = _info(access, request).model_dump_json().encode()
-                return Frame(size=len(content), is_last=True), content
-            if isinstance(request, PushFolder):
-                with _signs():
-                    content = _push(access, request).model_dump_json().encode()
-                return Frame(size=len(content), is_last=True), content
-            _send_file(access, request)
+            if isinstance(request, ReadFile):
+                _send_file(access, request)
+                return Frame(is_last=True), b""
+            content = _told(access, request).model_dump_json().encode()
+            return Frame(size=len(content), is_last=True), content
     except HubProblem as problem:
         return problem.frame, b""
-    return Frame(is_last=True), b""
+
+
+def _told(access: HubAccess, request: ReadAccount | ReadInfo | PushFolder) -> Value:
+    match request:
+        case ReadInfo():
+            return _info(access, request)
+        case PushFolder():
+            with _signs():
+                return _push(access, request)
+        case ReadAccount():
+            return _account(access)
 
 
 def _write(frame: Frame, content: bytes = b"") -> None:
@@ -124,9 +145,27 @@ def _write(frame: Frame, content: bytes = b"") -> None:
     sys.stdout.buffer.flush()
 
 
+def _account(access: HubAccess) -> HubAccount:
+    """Return the account of the token; raises `HubProblem` for an invalid one."""
+    assert access.token is not None  # asked with one only
+    headers = {"Authorization": f"Bearer {access.token.get_secret_value()}"}
+    # The library's own request looks for tokens of the server where it fails.
+    answer = get_session().get(f"{access.hosts.endpoint}/api/whoami-v2", headers=headers)
+    if answer.status_code == 401:
+        raise HubProblem("bad_token")
+    hf_raise_for_status(answer)
+    found: Any = answer.json()  # anything may be in it
+    token: Any = found.get("auth", {}).get("accessToken", {})
+    name = _text(found.get("name"))
+    if name is None:
+        raise HubProblem("not_a_hub")
+    label, role = _text(token.get("displayName")), _text(token.get("role"))
+    return HubAccount(user=name, token_name=label, role=role)
+
+
 def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
-    token = access.token
-    found = HfApi(endpoint=access.hosts.endpoint).model_info(
+    token, hub = access.token, HfApi(endpoint=access.hosts.endpoint)
+    found = (hub.model_info if request.kind == "model" else hub.dataset_info)(
         request.repository,
         revision=request.revision,
         files_metadata=True,
@@ -135,7 +174,30 @@ def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
     )
     if not found.sha or len(found.sha) != 40:
         raise HubProblem("not_a_hub")
-    files = tuple(
+    is_read = _is_in_root if request.kind == "model" else has_records
+    files = _files(found, is_read)
+    card: Mapping[str, Any] = {} if found.card_data is None else found.card_data.to_dict()
+    if request.kind == "dataset" and len(files) > MOST_DATA_FILES:
+        raise HubProblem("too_many_files", f"{len(files):,} of {MOST_DATA_FILES:,}")
+    return HubRepository(
+        commit=found.sha,
+        files=files[:MOST_FILES] if request.kind == "model" else files,
+        file_count=len(found.siblings or ()),
+        configs=configs_of(card) if request.kind == "dataset" else (),
+        licence=_licence(card.get("license")),
+        licence_name=_text(card.get("license_name")),
+        licence_link=_text(card.get("license_link")),
+        gated=found.gated or None,
+        private=bool(found.private),
+    )
+
+
+def _is_in_root(name: str) -> bool:
+    return "/" not in name
+
+
+def _files(found: ModelInfo | DatasetInfo, is_read: Callable[[str], bool]) -> tuple[HubFile, ...]:
+    return tuple(
         HubFile(
             name=file.rfilename,
             size=file.size,
@@ -143,18 +205,7 @@ def _info(access: HubAccess, request: ReadInfo) -> HubRepository:
             blob=file.blob_id,
         )
         for file in found.siblings or ()
-        if "/" not in file.rfilename
-    )
-    card: Mapping[str, Any] = {} if found.card_data is None else found.card_data.to_dict()
-    return HubRepository(
-        commit=found.sha,
-        files=files[:MOST_FILES],
-        file_count=len(found.siblings or ()),
-        licence=_text(card.get("license")),
-        licence_name=_text(card.get("license_name")),
-        licence_link=_text(card.get("license_link")),
-        gated=found.gated or None,
-        private=bool(found.private),
+        if is_read(file.rfilename)
     )
 
 
@@ -217,6 +268,13 @@ def _writable(api: HfApi, access: HubAccess, request: PushFolder) -> str | None:
     return found.sha
 
 
+def _licence(value: object) -> str | None:
+    """Return a licence, or several, as datasets of several sources have."""
+    if isinstance(value, list):
+        value = ", ".join(one for one in cast("list[object]", value) if isinstance(one, str))
+    return _text(value or None)
+
+
 def _text(value: object) -> str | None:
     return value[:LONGEST_DETAIL] if isinstance(value, str) else None
 
@@ -230,6 +288,7 @@ def _send_file(access: HubAccess, request: ReadFile) -> None:
     url = hf_hub_url(
         request.repository,
         request.file,
+        repo_type=request.kind,
         revision=request.commit,
         endpoint=access.hosts.endpoint,
     )
@@ -309,7 +368,14 @@ def _codes() -> Generator[None]:
         raise HubProblem("unreachable", type(error).__name__) from error
     except MemoryError as error:
         raise HubProblem("too_large") from error
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, KeyError) as error:
+    except (
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:
         # HTML where JSON should be, or JSON of another form.
         raise HubProblem("not_a_hub", type(error).__name__) from error
 

@@ -1,7 +1,8 @@
-"""Files of weights from a hub, stored chunk by chunk."""
+"""Large files from a hub, stored chunk by chunk."""
 
 import hashlib
 from datetime import timedelta
+from typing import Protocol
 from uuid import UUID
 
 from sqlalchemy import func, select, update
@@ -13,9 +14,8 @@ from adaptlab_db.errors import ArtifactGone, ArtifactNotFound, WrongBytes
 from adaptlab_db.tables import Upload, UploadedFolder, UploadedFolderFile
 from adaptlab_services.hub import due_fetches
 from adaptlab_services.hub.due_fetches import HOLD, ClaimedFetch
-from adaptlab_services.hub.hub_access import HubFile
+from adaptlab_services.hub.hub_access import HubFile, ReadFile
 from adaptlab_services.hub.hub_child import HubChild, HubFailure
-from adaptlab_services.hub.hub_models import HubModel
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage import uploads
 from adaptlab_services.storage.upload_chunks import ROW_BYTES, AnnouncedChunk, receiving
@@ -29,8 +29,26 @@ LIMITS = UploadLimits(largest_bytes=2**62, most_uploads=2**31)
 """The server's own uploads have no limits but the quota."""
 
 
+class LargeFiles(Protocol):
+    """The files of a repository that are stored as they come."""
+
+    @property
+    def weights(self) -> tuple[HubFile, ...]:
+        """Those files, with announced sizes and SHA-256."""
+        ...
+
+    @property
+    def small_bytes(self) -> int:
+        """The bytes of other files that are here."""
+        ...
+
+    def part(self, file: HubFile, start: int, stop: int | None = None) -> ReadFile:
+        """Return the request for bytes of a file."""
+        ...
+
+
 class WeightsDownload:
-    """The download of a model's weights, resumed after the last stored chunk.
+    """The download of large files, resumed after the last stored chunk.
 
     What an earlier fetch of the repository has stored is not fetched again: the headers, which were
     read before, have shown that the user may read the files.
@@ -42,7 +60,7 @@ class WeightsDownload:
         principal: Principal,
         claimed: ClaimedFetch,
         hub: HubChild,
-        model: HubModel,
+        model: LargeFiles,
     ) -> None:
         self._sessions = sessions
         self._principal = principal
@@ -60,14 +78,18 @@ class WeightsDownload:
         """
         assert file.sha256 is not None  # checked by `read_model`
         artifact = StoredArtifact(file.sha256, file.size or 0)
-        if not self._is_known(artifact):
+        if self._claimed.kind == "dataset" or not self._is_known(artifact):
             upload = self._begun(artifact)
             if upload.state == "open":
                 self._receive(file, upload)
                 self._complete(file, upload.id)
-        self._done += artifact.size
-        self._hold()
+        self.advance(artifact.size)
         return artifact
+
+    def advance(self, size: int) -> None:
+        """Record the bytes of a file that is here; raises `NotHeld`."""
+        self._done += size
+        self._hold()
 
     def tidy_up(self, session: Session) -> None:
         """Delete the uploads of the fetch; a folder keeps their artifacts."""

@@ -21,6 +21,7 @@ from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.file_forms import BINARY, ENDS, FileForm, UnknownForm, form_of
 from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab.records.reading import PIECE_BYTES, read_records
+from adaptlab.weights.hub_name import is_hub_name
 from adaptlab.weights.weights_file import opened
 from adaptlab_services.limits import quotas
 from adaptlab_services.models import datasets, records_process
@@ -58,6 +59,12 @@ class DatasetRoots(Roots):
         Raises:
             InvalidSpec: there is no such file, or it leads outside its root.
         """
+        if is_hub_name(path):
+            detail = (
+                f"{path!r} is on a hub. Have it fetched: POST /v1/hub-fetches with the kind "
+                f"dataset, or adaptlab datasets add NAME '{path}'."
+            )
+            raise InvalidSpec(Problem(pointer, "not_a_file_name", detail))
         if not self.aliases:
             detail = (
                 "This server has no dataset roots. Upload the file with `adaptlab datasets upload`,"

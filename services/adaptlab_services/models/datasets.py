@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import Select, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased, undefer
 
@@ -29,6 +29,7 @@ from adaptlab.studies.study_drafts import DraftBase
 from adaptlab.text.fitting import ASKS, Roles, limits_in_bytes, roles_of, task_document
 from adaptlab.text.lengths import MeanBytes
 from adaptlab.values import Name, Value
+from adaptlab.weights.hub_name import HubDatasetName, HubDatasetOrigin
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.models import (
     DatasetField,
@@ -203,6 +204,38 @@ def equal_to(session: Session, content: Content) -> str | None:
         Dataset.artifact_sha256 == content.artifact.sha256,
     )
     return session.scalars(equal.order_by(Dataset.name).limit(1)).first()
+
+
+def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
+    """Return the name of the newest dataset that was fetched by a name.
+
+    Raises:
+        InvalidSpec: there is none.
+    """
+    origin, wanted = Dataset.origin, name.name
+    here = {
+        "config": origin["config"].astext == name.config,
+        "split": origin["split"].astext == name.split,
+    }
+    asked = [
+        here[part] if getattr(name, part) else origin[f"is_default_{part}"].as_boolean()
+        for part in here
+    ]
+    found = session.scalars(
+        select(Dataset.name)
+        .where(Dataset.project_id == access.project_of(session), *asked)
+        .where(origin["repository"].astext == wanted.repository)
+        .where(or_(*(origin[key].astext == wanted.revision for key in ("revision", "commit"))))
+        .order_by(Dataset.created_at.desc())
+        .limit(1)
+    ).one_or_none()
+    if found is None:
+        detail = (
+            f"{name} has not been fetched into the project. Fetch it: adaptlab datasets add NAME "
+            f"'{name}'."
+        )
+        raise InvalidSpec(Problem(pointer, "not_fetched", detail))
+    return found
 
 
 def keep_under_free_name(
@@ -489,6 +522,7 @@ def _view(
         copies=row.copies,
         fields=_fields_view(row.fields, values),
         reading=None if row.reading is None else Reading.model_validate(row.reading),
+        origin=None if row.origin is None else HubDatasetOrigin.model_validate(row.origin),
         sources=tuple(DatasetOrigin.model_validate(origin) for origin in row.sources),
         created_at=row.created_at,
         links=DatasetLinks(

@@ -1,7 +1,8 @@
-"""Files below a dataset root that tasks name in place of a dataset.
+"""Files below a dataset root, or datasets on the hub, that tasks name.
 
 They become datasets in the unit of work that creates the job or study, whose spec names these from
-then on. A file with the content of a dataset stands for that dataset.
+then on. A file with the content of a dataset stands for that dataset. A name on the hub stands for
+the dataset that was fetched by it.
 """
 
 import json
@@ -19,6 +20,7 @@ from adaptlab.records.file_forms import ENDS, FileForm, UnknownForm, dataset_nam
 from adaptlab.records.file_reading import ReadingOptions
 from adaptlab.records.gathering import Gatherer
 from adaptlab.values import Value
+from adaptlab.weights.hub_name import HubDatasetName, is_hub_name
 from adaptlab_services.limits import quotas
 from adaptlab_services.models import datasets
 from adaptlab_services.models.dataset_files import DatasetRoots, records_in
@@ -50,9 +52,10 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """The files that a spec names, read, by path."""
+    """The files of a spec by path, and pointers of its names on the hub."""
 
     read: Mapping[str, _Read]
+    hub: Mapping[str, str]
 
     def named(self, session: Session, principal: Principal, spec: S, entry: Entry) -> S:
         """Return the spec with a dataset in place of each file.
@@ -62,12 +65,15 @@ class TaskFiles:
 
         Raises:
             QuotaReached: there is no room for a new one.
+            InvalidSpec: a dataset of the hub has not been fetched.
         """
-        if not self.read:
+        if not self.read and not self.hub:
             return spec
         names = {
             path: _dataset_of(session, principal, file, entry) for path, file in self.read.items()
         }
+        for text, pointer in self.hub.items():
+            names[text] = datasets.of_hub(session, HubDatasetName.read(text, pointer), pointer)
         given = spec.model_dump(mode="json", exclude_unset=True)
         document = _with_datasets(given, "", lambda path, _: names[path])
         return type(spec).model_validate_json(json.dumps(document), strict=True)
@@ -75,7 +81,7 @@ class TaskFiles:
     @contextmanager
     def tried(self, session: Session, principal: Principal, spec: S, entry: Entry) -> Generator[S]:
         """Yield the same for a preview: at the end, new datasets are gone."""
-        if not self.read:
+        if not self.read and not self.hub:
             yield spec
             return
         with session.begin_nested() as savepoint:
@@ -83,11 +89,11 @@ class TaskFiles:
             savepoint.rollback()
 
 
-NO_FILES = TaskFiles({})
+NO_FILES = TaskFiles({}, {})
 
 
 def paths_in(spec: Value) -> Mapping[str, str]:
-    """Return the pointer of each file that a spec names, the first by path."""
+    """Return the first pointer of each file, or name on the hub, in a spec."""
     found: dict[str, str] = {}
 
     def note(path: str, pointer: str) -> str:
@@ -121,6 +127,8 @@ def read(
         InvalidSpec: a path is no file below a root, too many files are named, or something in one
             is not a record.
     """
+    hub = {path: pointer for path, pointer in paths.items() if is_hub_name(path)}
+    paths = {path: pointer for path, pointer in paths.items() if path not in hub}
     if len(paths) > MOST_FILES:
         detail = (
             f"The spec names {len(paths)} files of the server. It can name {MOST_FILES}; add others"
@@ -136,7 +144,7 @@ def read(
         for path, pointer in paths.items():
             left = replace(limits, seconds=max(end - time.monotonic(), 0))
             read[path] = stack.enter_context(_stored(sessions, path, pointer, roots, left))
-        yield TaskFiles(read)
+        yield TaskFiles(read, hub)
 
 
 @contextmanager

@@ -93,16 +93,27 @@ def inspected_upload(
         upload = uploads.completed(session, principal, upload_id)
     check_size("upload", POINTER, upload.size, limits)
     with spooled(streamed(sessions, upload.sha256)) as file:
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", inspection_process.__name__, name, form,
-                 options.alone().model_dump_json()],
-                stdin=file, capture_output=True, env=environment(), timeout=limits.seconds,
-                check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            detail = f"The file takes longer than {limits.seconds:g} seconds. {limits.advice}"
-            raise InvalidSpec(Problem(POINTER, "takes_too_long", detail)) from error
+        return inspected_file(file, name, form, options, limits)
+
+
+def inspected_file(
+    file: BinaryIO, name: str, form: FileForm, options: ReadingOptions, limits: ReadingLimits
+) -> Inspection:
+    """Return what is in an open file, read in a process of its own.
+
+    Raises:
+        InvalidSpec: it is no file of records, or takes too long.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", inspection_process.__name__, name, form,
+             options.alone().model_dump_json()],
+            stdin=file, capture_output=True, env=environment(), timeout=limits.seconds,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        detail = f"The file takes longer than {limits.seconds:g} seconds. {limits.advice}"
+        raise InvalidSpec(Problem(POINTER, "takes_too_long", detail)) from error
     if done.returncode:
         raise refused(done.returncode, done.stderr, POINTER)
     return Inspection.model_validate_json(done.stdout)

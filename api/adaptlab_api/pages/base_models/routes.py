@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
-from adaptlab_api.pages.base_models.fetching import add_fetching, fetch_panel
 from adaptlab_api.pages.rendering.examples import first_job
+from adaptlab_api.pages.rendering.fetching import FetchPage, add_fetching
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.job_titles import job_title
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
@@ -22,6 +22,7 @@ from adaptlab_services.results import lineage
 HERE = "/base-models"
 NAVIGATION = NavigationEntry(6, "Base models", HERE, MODELS)
 SHARED = Shared(HERE, "base_model", "name", base_model_sharing.share, base_model_sharing.take_back)
+FETCHED = FetchPage(HERE, "base-models.html", "model")
 PAGE_SIZE = 50
 POLL = 5
 NO_MODEL = "No base model of your projects has this name. The name may be mistyped."
@@ -49,7 +50,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         shown["example"] = first_job(server_address(request))
 
         def content() -> dict[str, object]:
-            return _listed(session, page_token) | fetch_panel(session, opened)
+            return _listed(session, page_token) | FETCHED.panel(session, opened)
 
         return renderer.listed("base-models.html", shown, content)
 
@@ -65,7 +66,7 @@ def base_model_routes(renderer: Renderer) -> APIRouter:
         return renderer.page("base-model.html", {**shown, **content})
 
     add_sharing(router, renderer, SHARED)
-    add_fetching(router, renderer, HERE, lambda session: _listed(session, ""))
+    add_fetching(router, renderer, FETCHED, lambda session, _, __: _listed(session, ""))
     return router
 
 

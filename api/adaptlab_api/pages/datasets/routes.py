@@ -7,10 +7,12 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from adaptlab_api.answers.problems import TOO_MANY, status_of
+from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.auditing import noted
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import FIELDS, FileForm, file_form
 from adaptlab_api.pages.datasets.uploading import add_uploading
+from adaptlab_api.pages.rendering.fetching import FetchPage, add_fetching
 from adaptlab_api.pages.rendering.form_faults import REFUSALS, faults_of
 from adaptlab_api.pages.rendering.formats import pretty
 from adaptlab_api.pages.rendering.navigation import MODELS, NavigationEntry
@@ -36,7 +38,9 @@ from adaptlab_services.storage import uploads
 HERE = "/datasets"
 NAVIGATION = NavigationEntry(7, "Datasets", HERE, MODELS)
 SHARED = Shared(HERE, "dataset", "name", dataset_sharing.share, dataset_sharing.take_back)
+FETCHED = FetchPage(HERE, "datasets.html", "dataset")
 PAGE_SIZE = 50
+POLL = 5
 MOST_VALUES = 12
 """Values of a field that are listed with their counts; further ones are counted."""
 NEEDED = "This dataset is still needed"
@@ -63,7 +67,11 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         page_token: str = "",
     ) -> Response:
         shown = {"principal": principal, "here": HERE, **file_form(opened)}
-        return renderer.listed("datasets.html", shown, lambda: _listed(session, who, page_token))
+
+        def content() -> dict[str, object]:
+            return _listed(session, who, page_token) | FETCHED.panel(session, opened)
+
+        return renderer.listed("datasets.html", shown, content)
 
     @router.get("/{name}")
     @needs("reader")
@@ -95,7 +103,8 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         return noted(session, request, RedirectResponse(HERE, 303))
 
     add_sharing(router, renderer, SHARED)
-    add_uploading(router, renderer, _listed)
+    add_uploading(router, renderer, _content)
+    add_fetching(router, renderer, FETCHED, _with_form)
     _add_form(router, renderer)
     return router
 
@@ -127,10 +136,19 @@ def _add_form(router: APIRouter, renderer: Renderer) -> None:
         def page() -> Response:
             with units() as session:
                 return renderer.page(
-                    "datasets.html", {**shown, **_listed(session, principal, "")}, status
+                    "datasets.html", {**shown, **_content(session, principal, opened)}, status
                 )
 
         return await turn.call(page)
+
+
+def _content(session: Session, who: Principal, opened: Resources) -> dict[str, object]:
+    """Return the values of the list and of fetches."""
+    return _listed(session, who, "") | FETCHED.panel(session, opened)
+
+
+def _with_form(session: Session, who: Principal, opened: Resources) -> dict[str, object]:
+    return _listed(session, who, "") | file_form(opened)
 
 
 def _listed(session: Session, who: Principal, page_token: str) -> dict[str, object]:
@@ -140,5 +158,6 @@ def _listed(session: Session, who: Principal, page_token: str) -> dict[str, obje
     return {
         "datasets": page.data,
         "kept": kept,
+        "poll": None if page_token else POLL,
         "following": following and f"{HERE}?page_token={following}",
     }

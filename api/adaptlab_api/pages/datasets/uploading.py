@@ -15,6 +15,7 @@ from starlette.formparsers import MultiPartException
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.file_reading import MENDING
 from adaptlab_api.answers.problems import BAD_REQUEST, NO_FORM, TOO_MANY, Refused, status_of
+from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.pages.datasets.file_form import file_form
 from adaptlab_api.pages.datasets.sent_file import FIELDS, SentFile
@@ -71,9 +72,9 @@ async def sent_file(request: Request) -> AsyncGenerator[UploadFile]:
 def add_uploading(
     router: APIRouter,
     renderer: Renderer,
-    listed: Callable[[Session, Principal, str], dict[str, object]],
+    content: Callable[[Session, Principal, Resources], dict[str, object]],
 ) -> None:
-    """Add the routes of a sent file; `listed` has the values of the list."""
+    """Add the routes of a sent file; `content` has the values of the page."""
 
     @router.post("/uploads")
     @needs("submitter")
@@ -106,7 +107,7 @@ def add_uploading(
 
             def page() -> Response:
                 with units() as session:
-                    shown.update(listed(session, principal, ""))
+                    shown.update(content(session, principal, opened))
                 return renderer.page("datasets.html", shown, status_of(refusal))
 
             return await turn.call(page)

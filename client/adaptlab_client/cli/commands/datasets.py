@@ -1,5 +1,6 @@
 """`adaptlab datasets`: list, show, inspect, upload, add, download and more."""
 
+import json
 import shlex
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from adaptlab.inspection.file_inspection import Inspection
     from adaptlab.records.file_forms import FileForm
     from adaptlab_answers.models import DatasetView
+    from adaptlab_client.client import Client
     from adaptlab_client.machine.dictionaries import Imported
 
 COLUMNS = ("name", "kind", "count", "fields", "digest", "from")
@@ -49,10 +51,23 @@ NameArgument = Annotated[
     str, typer.Argument(help="Name of a dataset.", autocompletion=suggestions.datasets)
 ]
 OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
+
+
+def file_or_hub(text: str) -> Path:
+    """Return a file that exists, or a name on the hub, which is no path but passes as one."""
+    path = Path(text)
+    if not is_of_hub(text) and not path.is_file():
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise typer.BadParameter(f"File {text!r} {what}.")
+    return path
+
+
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", exists=True, dir_okay=False, help="CSV, TSV, JSON, JSONL, Parquet or XLSX."
+        metavar="FILE|hub:ORG/NAME[@REVISION]",
+        parser=file_or_hub,
+        help="CSV, TSV, JSON, JSONL, Parquet or XLSX, or a dataset on the hub.",
     ),
 ]
 
@@ -78,6 +93,12 @@ FormatOption = Annotated[
     FormName | None,
     typer.Option("--format", help="Form of the file. Default: by the end of its name."),
 ]
+ConfigOption = Annotated[
+    str | None, typer.Option(help="Configuration of a dataset on the hub. Default: its own.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option(help="Split of a dataset on the hub. Default: train.")
+]
 
 
 def list_datasets(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
@@ -93,7 +114,10 @@ def show(context: typer.Context, name: NameArgument, output: OutputOption = Outp
 
 
 def inspect(
+    context: typer.Context,
     file: FileArgument,
+    config: ConfigOption = None,
+    split: SplitOption = None,
     form: FormatOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -110,25 +134,58 @@ def inspect(
         RowOutput, typer.Option("--output", "-o", help="Format of the result.")
     ] = RowOutput.TABLE,
 ) -> None:
-    """Show what is in a file of records, and the task that fits, without a server."""
+    """Show what is in a file of records, and the task that fits, without a server.
+
+    Of a dataset on the hub, a server reads the first records of the split.
+    """
     from adaptlab.inspection.file_inspection import inspected
     from adaptlab.inspection.token_counts import BadTokenizer
     from adaptlab.records.file_forms import dataset_name
-    from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
 
     options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
+    if is_of_hub(str(file)):
+        if tokenizer or form or options.model_dump(exclude_defaults=True):
+            raise UsageError("A dataset of the hub has only the options --config and --split.")
+        _inspect_hub(context, of_split(str(file), config, split), output)
+        return
     try:
         report = inspected(file, form_given(file, form), tokenizer, options)
     except BadTokenizer as error:
         raise UsageError(str(error)) from error
+    _print_inspected(report, output)
+    if output is RowOutput.TABLE:
+        command = ["adaptlab", "datasets", "upload", dataset_name(file), str(file)]
+        say(f"Next: {shlex.join([*command, *_mending(report), *words_of(options)])}")
+
+
+def _inspect_hub(context: typer.Context, source: str, output: RowOutput) -> None:
+    """Print what a server has read of the first records of a split."""
+    from adaptlab.inspection.file_inspection import Inspection
+    from adaptlab_client.cli.printing.fetches import fetch_progress, plan_of_dataset
+    from adaptlab_client.resources.hub import name_for
+
+    with open_client(context) as client, fetch_progress(source) as report:
+        fetch = client.hub.plan(source, kind="dataset", on_progress=report)
+    plan = fetch.dataset_plan
+    assert plan is not None  # of a dataset's fetch that has succeeded
+    if output is RowOutput.TABLE:
+        for line in plan_of_dataset(fetch, plan):
+            say(line)
+    if plan.inspection is not None:
+        _print_inspected(Inspection.model_validate_json(json.dumps(plan.inspection)), output)
+    if output is RowOutput.TABLE:
+        say(f"Next: {shlex.join(['adaptlab', 'datasets', 'add', name_for(source), source])}")
+
+
+def _print_inspected(report: "Inspection", output: RowOutput) -> None:
+    from adaptlab_client.cli.printing.inspection_report import print_fields, print_inspection
+
     if output is RowOutput.CSV:
         print_fields(report)
     elif output is not RowOutput.TABLE:
         print_value(report, Output(output), "digest")
     else:
         print_inspection(report)
-        command = ["adaptlab", "datasets", "upload", dataset_name(file), str(file)]
-        say(f"Next: {shlex.join([*command, *_mending(report), *words_of(options)])}")
 
 
 def upload(
@@ -201,9 +258,12 @@ def add(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="ROOT/PATH", help="A file of records below a dataset root of the server."
+            metavar="ROOT/PATH|hub:ORG/NAME[@REVISION]",
+            help="A file of records below a dataset root of the server, or a dataset on the hub.",
         ),
     ],
+    config: ConfigOption = None,
+    split: SplitOption = None,
     form: FormatOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -212,14 +272,51 @@ def add(
     merge_labels: MergeOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add a file that is on the server, below one of its dataset roots.
+    """Add a file below a dataset root of the server, or a dataset on the hub.
 
-    The server copies the records: the dataset stays as it is if the file changes or goes.
+    The server copies the records: the dataset stays as it is if the file changes or goes. Of the
+    hub it fetches one split, by default train.
     """
     options = options_given(delimiter, encoding, label, drop=drop_empty, merge=merge_labels)
     with open_client(context) as client:
+        if is_of_hub(file):
+            if form is not None or options.model_dump(exclude_defaults=True):
+                raise UsageError("A dataset of the hub has only the options --config and --split.")
+            entry = fetched_dataset(client, name, of_split(file, config, split))
+            print_one(entry, COLUMNS, _row, output, "name")
+            return
+        if config is not None or split is not None:
+            raise UsageError("--config and --split are for a dataset on the hub: hub:ORG/NAME.")
         entry = client.datasets.add(name, file, form=form.value if form else None, options=options)
     print_one(entry, COLUMNS, _row, output, "name")
+
+
+def is_of_hub(source: str) -> bool:
+    """Return True for the name of a dataset on the hub."""
+    return source.startswith("hub:")
+
+
+def of_split(source: str, config: str | None, split: str | None) -> str:
+    """Return the name of a split of a dataset on the hub; raises `UsageError`."""
+    from adaptlab.errors import InvalidSpec
+    from adaptlab.weights.hub_name import HubDatasetName
+
+    try:
+        name = HubDatasetName.read(source, "/source")
+    except InvalidSpec as error:
+        raise UsageError(error.problems[0].detail) from error
+    parts = {"config": config or name.config, "split": split or name.split}
+    return str(name.model_copy(update=parts))
+
+
+def fetched_dataset(client: "Client", name: str, source: str) -> "DatasetView":
+    """Have a dataset of the hub fetched, and return it."""
+    from adaptlab_client.cli.printing.fetches import fetch_progress
+
+    fetch = client.hub.fetch_dataset(name, source)
+    with fetch_progress(source) as report:
+        client.hub.wait(fetch.id, on_progress=report)
+    return client.datasets.get(name)
 
 
 def _upload_images(
@@ -365,6 +462,8 @@ def _imported(german: Path | None, spanish: Path | None) -> "Imported":
 
 def _row(entry: "DatasetView") -> list[object]:
     origins = ", ".join(origin.package for origin in entry.sources)
+    if entry.origin is not None:
+        origins = f"{entry.origin.repository}@{entry.origin.commit[:12]}"
     count = entry.records if entry.triples is None else entry.triples
     return [
         entry.name,

@@ -1,4 +1,4 @@
-"""`adaptlab hub`: fetches of models, and your token of the hub."""
+"""`adaptlab hub`: fetches of models and datasets, and your token of the hub."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +9,7 @@ from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.fetches import COLUMNS, fetch_progress, row_of
 from adaptlab_client.cli.printing.terminal import (
     Output,
+    complain,
     one_line,
     print_in_full,
     print_list,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PLAN_COLUMNS = (
     *("id", "source", "architecture", "parameters", "dtype", "files", "bytes", "licence", "gated"),
 )
+TOKEN_COLUMNS = ("hub", "stored", "user", "token", "role", "set")
 FetchArgument = Annotated[
     str, typer.Argument(metavar="FETCH", help="Id of a fetch, from `adaptlab hub list`.")
 ]
@@ -93,7 +95,8 @@ def retry(
 def set_token(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """Store your token of the hub, read from stdin; nobody can read it again.
 
-    It is used for your own fetches of private and gated models. Create one that can only read.
+    The hub is asked whose it is. It is used for your own fetches of what is private or gated.
+    Create one that can only read.
     """
     text = typer.prompt("token", hide_input=True, err=True) if sys.stdin.isatty() else input()
     with open_client(context) as client:
@@ -101,7 +104,7 @@ def set_token(context: typer.Context, output: OutputOption = Output.TABLE) -> No
 
 
 def token(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show whether you have stored a token of the hub, and when."""
+    """Show whether you have stored a token of the hub, when, and whose it is."""
     with open_client(context) as client:
         _print_token(client.hub.token(), output)
 
@@ -117,7 +120,7 @@ def application() -> typer.Typer:
     """Return the commands of `adaptlab hub`."""
     return group(
         "hub",
-        "Fetch models from a hub by their names.",
+        "Fetch models and datasets from a hub by their names.",
         {
             "fetch": fetch,
             "plan": plan,
@@ -143,8 +146,14 @@ def _plan_row(view: "HubFetchView") -> list[object]:
 
 
 def _print_token(view: "HubTokenView", output: Output) -> None:
-    print_one(view, ("hub", "stored", "set"), _token_row, output, "endpoint")
+    print_one(
+        view, ("hub", "stored", "user", "token", "role", "set"), _token_row, output, "endpoint"
+    )
+    if view.is_set and view.account is None:
+        complain("The hub could not be asked whose token it is.")
 
 
 def _token_row(view: "HubTokenView") -> list[object]:
-    return [one_line(view.endpoint), "yes" if view.is_set else "no", view.set_at]
+    account = view.account
+    whose = (account.user, account.token_name, account.role) if account else (None, None, None)
+    return [one_line(view.endpoint), "yes" if view.is_set else "no", *whose, view.set_at]

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.commands.datasets import FormatOption, form_given
+from adaptlab_client.cli.commands.datasets import (
+    ConfigOption,
+    FormatOption,
+    SplitOption,
+    fetched_dataset,
+    file_or_hub,
+    form_given,
+    is_of_hub,
+    of_split,
+)
 from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import Output, complain, say
 from adaptlab_client.cli.questions import Questions
@@ -92,12 +101,13 @@ def new(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="CSV, TSV, JSON, JSONL, Parquet or XLSX.",
+            metavar="FILE|hub:ORG/NAME[@REVISION]",
+            parser=file_or_hub,
+            help="CSV, TSV, JSON, JSONL, Parquet or XLSX, or a dataset on the hub.",
         ),
     ] = None,
+    config: ConfigOption = None,
+    split: SplitOption = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -154,7 +164,10 @@ def new(
         bool, typer.Option("--yes", "-y", help="Take the default of what is not given.")
     ] = False,
 ) -> None:
-    """Draft a study of a file or a task: ask five questions, write YAML, show the plan."""
+    """Draft a study of a file or a task: ask five questions, write YAML, show the plan.
+
+    The server fetches a dataset of the hub first.
+    """
     questions = Questions(takes_defaults=yes)
     questions.require(
         {"--base": base, "--methods": methods, "--budgets": budgets, "--seeds": seeds}
@@ -164,6 +177,8 @@ def new(
         raise UsageError("Give either a FILE or --task.")
     with ExitStack() as stack:
         client = None if offline else stack.enter_context(_connected(context))
+        if file is not None and is_of_hub(str(file)):
+            dataset, file = _of_hub(stack, client, dataset, of_split(str(file), config, split))
         if file is None:
             subject = _task_by_name(questions, task)
         else:
@@ -192,6 +207,20 @@ def _connected(context: typer.Context) -> "Client":
     except NoServer:
         complain("Without a server, add --offline: the study is then written and not planned.")
         raise
+
+
+def _of_hub(
+    stack: ExitStack, client: "Client | None", name: str | None, source: str
+) -> tuple[str, Path]:
+    """Have a dataset fetched; return its name, and a temporary file with its records."""
+    from adaptlab_client.resources.hub import name_for
+
+    if client is None:
+        raise UsageError("A dataset of the hub needs a server, which fetches it.")
+    name = name or name_for(source)
+    fetched_dataset(client, name, source)
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="adaptlab-"))
+    return name, client.datasets.download(name, Path(folder) / f"{name}.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """Fetches from a hub, as tables and as progress."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from adaptlab.figures import counted
 from adaptlab_client.cli.printing.terminal import say
 
 if TYPE_CHECKING:
-    from adaptlab_answers.hub import HubFetchView
+    from adaptlab_answers.hub import HubDatasetPlan, HubFetchView
 
 COLUMNS = ("id", "name", "source", "commit", "state", "bytes", "of", "error")
 DIGITS = 12
@@ -18,6 +19,25 @@ def row_of(fetch: "HubFetchView") -> list[object]:
     commit = None if fetch.commit is None else fetch.commit[:DIGITS]
     sizes = (fetch.bytes_done, fetch.bytes_total)
     return [fetch.id, fetch.name, fetch.source, commit, fetch.state, *sizes, fetch.error]
+
+
+def plan_of_dataset(fetch: "HubFetchView", plan: "HubDatasetPlan") -> Iterator[str]:
+    """Yield what a fetch of a dataset brings, line by line."""
+    commit = (fetch.commit or "")[:DIGITS]
+    yield f"{fetch.repository} at {commit}: configuration {plan.config}, split {plan.split}."
+    size = sum(file.size_bytes for file in plan.files)
+    yield f"{counted(len(plan.files), 'file')} of {plan.form} with {size:,} bytes."
+    others = {"Configurations": plan.configs, "Splits": plan.splits}
+    yield from (f"{title}: {', '.join(names)}." for title, names in others.items())
+    yield f"Licence: {plan.licence_name or plan.licence or 'not stated'}."
+    if plan.gated:
+        yield "Gated: for those who have accepted its terms on the hub."
+    if plan.is_partial:
+        yield "Partial: the hub's conversion to Parquet has only its first part."
+    if plan.inspection is None:
+        yield "Its first file is too large to inspect in part."
+    elif plan.inspected_bytes != size:
+        yield f"Inspected: {plan.inspected_bytes or 0:,} bytes of the first file."
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A server's side of what it does with a hub."""
+"""A server's side of what it does with a hub, without its threads."""
 
 import os
 from typing import Any
@@ -26,8 +26,10 @@ class Lab:
     def __init__(self, sessions: Sessions, settings: Settings, who: Principal) -> None:
         self.sessions, self.settings, self.who = sessions, settings, who
 
-    def create(self, name: str = "tiny", source: str = f"hub:{REPO}") -> HubFetchView:
-        new = NewHubFetch(name=name, source=source)
+    def create(
+        self, name: str = "tiny", source: str = f"hub:{REPO}", **members: Any
+    ) -> HubFetchView:
+        new = NewHubFetch(name=name, source=source, **members)
         with self.sessions.begin() as session:
             return fetches.create(session, self.who, new, self.settings)[0]
 
@@ -55,8 +57,8 @@ class Lab:
         own["hub_hosts"] = ",".join(self.settings.hub_hosts)
         return dict(os.environ) | {f"ADAPTLAB_{name.upper()}": text for name, text in own.items()}
 
-    def run(self, patience: HubPatience | None = None) -> HubFetchView:
-        fetch = self.create()
+    def run(self, patience: HubPatience | None = None, **members: Any) -> HubFetchView:
+        fetch = self.create(**members)
         self.attempt(patience).run()
         return self.look(fetch)
 

@@ -1,4 +1,4 @@
-"""The form that fetches a model from the hub, and the fetches below it."""
+"""The form that fetches from the hub, and the fetches above it."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,8 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from adaptlab_answers.hub import HubFetchView
+from adaptlab.weights.hub_name import SPLIT_SIGN
+from adaptlab_answers.hub import HubFetchView, RepositoryKind
 from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.auditing import noted
@@ -25,12 +26,10 @@ from adaptlab_services.hub import fetches
 from adaptlab_services.hub.fetches import NewHubFetch
 from adaptlab_services.people.tokens import Principal
 
-FIELDS = {"/name": "Name", "/source": "Model"}
 MOST_SHOWN = 10
 """Fetches on the page that have not succeeded; the API lists all."""
 
 FieldsDep = Annotated[Mapping[str, Sequence[str]], Depends(small_form_fields)]
-Listed = Callable[[Session], dict[str, object]]
 _FETCH = TypeAdapter(NewHubFetch)
 
 
@@ -40,6 +39,8 @@ class FetchForm:
 
     source: str = ""
     name: str = ""
+    config: str = ""
+    split: str = ""
 
     @classmethod
     def read(cls, fields: Mapping[str, Sequence[str]]) -> "FetchForm":
@@ -48,38 +49,63 @@ class FetchForm:
         def text(name: str) -> str:
             return next(iter(fields.get(name, ())), "").strip()
 
-        return cls(text("source"), text("name"))
+        return cls(text("source"), text("name"), text("config"), text("split"))
 
-    def asked(self) -> NewHubFetch:
+    def asked(self, kind: RepositoryKind) -> NewHubFetch:
         """Return the new fetch; raises `InvalidSpec`, or `Refused` for NUL."""
-        document = {"source": self.source, "name": self.name}
+        part = f"{self.config}/{self.split}" if self.config else self.split
+        source = f"{self.source}{SPLIT_SIGN}{part}" if part else self.source
+        document = {"kind": kind, "source": source, "name": self.name}
         return valid(_FETCH, json.dumps(document).encode())
 
 
-def fetch_panel(
-    session: Session,
-    opened: Resources,
-    form: FetchForm | None = None,
-    faults: Sequence[str] = (),
-) -> dict[str, object]:
-    """Return the values of the template's form and table."""
-    newest = fetches.page(session, fetches.SHOWN_FROM).data
-    models = [one for one in newest if one.checkpoint_id is None and not one.plan_only]
-    shown = [one for one in models if one.state != "succeeded"][:MOST_SHOWN]
-    return {
-        "form": form or FetchForm(),
-        "faults": faults,
-        "may_fetch": opened.settings.hub == "on",
-        "fetches": [(one, _share(one)) for one in shown],
-    }
+@dataclass(frozen=True, slots=True)
+class FetchPage:
+    """A page that has things fetched: its address, template and their kind."""
+
+    here: str
+    template: str
+    kind: RepositoryKind
+
+    def panel(
+        self,
+        session: Session,
+        opened: Resources,
+        form: FetchForm | None = None,
+        faults: Sequence[str] = (),
+    ) -> dict[str, object]:
+        """Return the values of the template's form and table."""
+        newest = fetches.page(session, fetches.SHOWN_FROM).data
+        fetched = [one for one in newest if one.checkpoint_id is None and not one.plan_only]
+        ours = [one for one in fetched if one.kind == self.kind]
+        shown = [one for one in ours if one.state != "succeeded"][:MOST_SHOWN]
+        values = {
+            "noun": self.kind,
+            "address": f"{self.here}/fetches",
+            "form": form or FetchForm(),
+            "faults": faults,
+            "is_on": opened.settings.hub == "on",
+            "fetches": [(one, _share(one)) for one in shown],
+        }
+        return {"fetching": values}
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The labels of the form by the members of a fetch."""
+        return {"/name": "Name", "/source": self.kind.capitalize()}
 
 
-def add_fetching(router: APIRouter, renderer: Renderer, here: str, listed: Listed) -> None:
+Listed = Callable[[Session, Principal, Resources], dict[str, object]]
+"""The values of the page beside the form and the fetches."""
+
+
+def add_fetching(router: APIRouter, renderer: Renderer, page: FetchPage, listed: Listed) -> None:
     """Add the routes of the form, and of the buttons of each fetch."""
+    here = page.here
 
-    @router.post("")
+    @router.post("/fetches")
     @needs("submitter")
-    def fetch_model_form(  # pyright: ignore[reportUnusedFunction] - the router keeps it
+    def fetch_form(  # pyright: ignore[reportUnusedFunction] - the router keeps it
         fields: FieldsDep,
         request: Request,
         session: SessionDep,
@@ -89,11 +115,12 @@ def add_fetching(router: APIRouter, renderer: Renderer, here: str, listed: Liste
         form = FetchForm.read(fields)
         try:
             with session.begin_nested():
-                fetches.create(session, principal, form.asked(), opened.settings)
+                fetches.create(session, principal, form.asked(page.kind), opened.settings)
         except REFUSALS as refusal:
-            shown: dict[str, object] = {"principal": principal, "here": here, **listed(session)}
-            shown |= fetch_panel(session, opened, form, faults_of(refusal, FIELDS))
-            return renderer.page("base-models.html", shown, status_of(refusal))
+            shown: dict[str, object] = {"principal": principal, "here": here}
+            shown |= listed(session, principal, opened)
+            shown |= page.panel(session, opened, form, faults_of(refusal, page.fields))
+            return renderer.page(page.template, shown, status_of(refusal))
         return noted(session, request, RedirectResponse(here, 303))
 
     @router.post("/fetches/{fetch_id}/cancel")
