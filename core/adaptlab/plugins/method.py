@@ -134,6 +134,13 @@ class Method(DescribedFields, ABC):
         The configuration is a resolved one.
         """
 
+    def companions(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return frozen tensors that follow from the base's weights.
+
+        They are computed once, before training, and are neither trained, counted nor stored.
+        """
+        return {}
+
     def trained(self, shape: ModelShape) -> dict[str, TensorShape]:
         """Return everything that a resolved configuration trains, by name.
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "dora": ("It is lora with `dora: true`.", "lora"),
     "rslora": ("It is lora with `scaling: rank_stabilised`.", "lora"),
+    "pissa": ("It is lora with `initialisation: pissa`.", "lora"),
+    "olora": ("It is lora with `initialisation: olora`.", "lora"),
     "qlora": ("It is lora with `base_weights: nf4`.", "lora"),
     "lora_plus": ("Under Adam, a ratio c of rates is lora with alpha times c.", "lora"),
     "bone": ("It is miss with `bat: true`.", "miss"),

@@ -15,6 +15,10 @@ InitialiserKind = Literal[
     "base_row_norms",
     "base_rows",
     "token_states",
+    "singular_rows",
+    "singular_columns",
+    "triangular_rows",
+    "orthonormal_columns",
 ]
 SiteKind = Literal[
     "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
@@ -34,6 +38,9 @@ class Initialiser:
     - `base` copies the base tensor `source`, and `base_row_norms` has the norm of each of its rows.
     - `base_rows` copies rows drawn from the first `rows` of `source` times `scale`, without
       repetition while they last; rows that are too short are filled up with zeros.
+    - `singular_rows` and `singular_columns` are the first right and left singular vectors of the
+      base matrix `source`, each times the root of its singular value over `scale`.
+    - `orthonormal_columns` and `triangular_rows` are the first of Q and R of its QR decomposition.
     - `token_states` runs embeddings drawn in the same way through the base model, as one sequence,
       and copies their activations at `source`, an attention input or a layer's keys or values.
     """

@@ -25,7 +25,7 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.training.allocate import Trainables
 from adaptlab.engine.training.choice import decide
 from adaptlab.engine.training.chunks import memory_limit
-from adaptlab.engine.training.initial_tensors import initial_trainables
+from adaptlab.engine.training.initial_tensors import initial_trainables, with_companions
 from adaptlab.engine.training.train import Training
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.running.bfloat16_cost import bfloat16_cost, chosen_precision
@@ -154,6 +154,7 @@ def _trained(
     """Train; return the selected replicates' model and all selected results."""
     spec, limit = plan.spec, memory_limit(plan.device, source.memory_bytes)
     base = {} if plan.method is None else source.read(plan, spec.base_replicates, plan.dtype)
+    base = with_companions(plan, base)
     trainables = initial_trainables(plan, base)
     model = Model(plan, base, trainables.tensors)
     training = Training(plan, model, trainables, observer, limit)

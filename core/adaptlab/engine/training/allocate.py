@@ -11,6 +11,7 @@ from torch.nn import functional
 from adaptlab.engine.kernels.counter import constant, normal, random_bits, stream, uniform
 from adaptlab.engine.kernels.fused_adamw import has_kernel
 from adaptlab.engine.tensors import Float, Int
+from adaptlab.engine.training.decomposed import DECOMPOSED, decomposed
 from adaptlab.plugins.shapes import TensorShape
 
 
@@ -135,6 +136,8 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         if start.kind == "base_row_norms":
             source = torch.linalg.vector_norm(source, dim=-1)
         return _copies(source, replicates)
+    if start.kind in DECOMPOSED:
+        return _copies(decomposed(shape, bases[start.source]), replicates)
     if start.kind == "base_rows":
         return _base_rows(name, shape, seeds, bases[start.source])
     if start.kind in ("zeros", "ones", "constant"):

@@ -13,6 +13,7 @@ from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.plugins import ENGINE_TOKEN_STATES
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.training.allocate import Trainables, allocate, drawn_rows
+from adaptlab.engine.training.decomposed import decomposed
 from adaptlab.engine.training.passes import of_seeds
 from adaptlab.plugins.learned_positions import EMBEDDING
 from adaptlab.plugins.shapes import TensorShape
@@ -31,6 +32,13 @@ def initial_trainables(plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]) -
         plan.replicate_scales,
         _token_states(plan, base),
     )
+
+
+def with_companions(plan: Plan, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return base tensors with the frozen companions of the plan's method."""
+    shapes = {} if plan.method is None else plan.method.companions(plan.shape)
+    found = {n: decomposed(shape, base[shape.initialiser.source]) for n, shape in shapes.items()}
+    return {**base, **found}
 
 
 @torch.no_grad()
