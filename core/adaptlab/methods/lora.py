@@ -39,6 +39,10 @@ class Lora(SitedMethod):
     W = Q R (Büyükakyüz 2024). That start is subtracted, so an untrained model is the base. Each
     site stores its update as a plain LoRA of twice the rank.
 
+    Under Adam, alpha times c is `tuning.initial_scales` times √c with the learning rate times √c,
+    but for clipping and decay. So a grid of rates and initial scales is one of rates and alphas,
+    and LoRA+ (alpha times the ratio of rates) and rsLoRA (alpha times √rank) are points of it.
+
     `overrides` give some of the sites another rank or alpha; the first whose sites match decides. A
     budget determines `rank`, that of all other sites.
     """
