@@ -121,6 +121,9 @@ class Combine(Method):
     def reads_weights(self) -> bool:
         return any(part.reads_weights() for part in self.parts)
 
+    def starting_texts(self) -> tuple[tuple[str, int], ...]:
+        return tuple(text for part in self.parts for text in part.starting_texts())
+
     def extra_context_tokens(self) -> int:
         return sum(part.extra_context_tokens() for part in self.parts)
 

@@ -235,6 +235,13 @@ class Method(DescribedFields, ABC):
         """Return the errors on a model, with pointers below `/method`."""
         return ()
 
+    def starting_texts(self) -> tuple[tuple[str, int], ...]:
+        """Return the texts with which learned positions start, and their number.
+
+        The configuration is a resolved one.
+        """
+        return ()
+
     def stored_bits(self, shape: ModelShape) -> int:
         """Return the information that a checkpoint stores, in bits."""
         return BITS_PER_SCALAR * self.kept().trained_scalars(shape)

@@ -43,12 +43,14 @@ class Initialiser:
     - `orthonormal_columns` and `triangular_rows` are the first of Q and R of its QR decomposition.
     - `token_states` runs embeddings drawn in the same way through the base model, as one sequence,
       and copies their activations at `source`, an attention input or a layer's keys or values.
+    - With a `text`, the last two take its tokens in order, from the beginning again if need be.
     """
 
     kind: InitialiserKind
     scale: float = 1.0
     source: str = ""
     rows: int = 0
+    text: str = ""
 
     @property
     def is_random(self) -> bool:

@@ -73,7 +73,8 @@ def run(
     base = BaseWeights(inputs.bases, inputs.folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
     contents = read_datasets(spec, inputs.datasets, inputs.folder)
-    plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
+    on = "cpu" if is_theory else device
+    plan = make_plan(spec, on, contents.lists, contents.texts, contents.tokeniser)
     meter = None if clock is None else Meter(plan.device, clock)
     plan = _started(plan, observer, clock)
     with rounded_products(rounded=False):  # torch rounds those of convolutions by default

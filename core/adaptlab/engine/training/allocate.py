@@ -89,8 +89,8 @@ def allocate(
     """Allocate and initialise exactly the declared tensors, for every seed.
 
     `bases` are the base tensors [G, ...] that initialisers of kind `base…` copy, and `states` the
-    activations [G, *shape], by the name of the tensor that starts with them. `scales` multiply
-    random initial values.
+    activations and embeddings [G, *shape], by the name of the tensor that starts with them.
+    `scales` multiply random initial values.
     """
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
@@ -98,7 +98,7 @@ def allocate(
     start = 0
     for name, shape in shapes.items():
         stop = start + shape.size
-        if shape.initialiser.kind == "token_states":
+        if name in states:
             initial = _copies(states[name], len(seeds)).to(dtype)
         else:
             initial = _initial(name, shape, seeds, bases).to(dtype)
