@@ -234,7 +234,16 @@ def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
     return roundings * torch.finfo(values.dtype).eps * float(values.abs().max())
 
 
-LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
+LACKING = {
+    (name, "formal")
+    for name in (
+        "adapter",
+        "layernorm_tuning",
+        "llama_adapter",
+        "ntk_attention",
+        "prefix_tuning_plus",
+    )
+}
 """Methods and variants that name sites which the family does not have, and so are refused."""
 WITHOUT_BIASES = {("bitfit", "mixtral")}
 SEARCHED = ("minigpt", "transformers")

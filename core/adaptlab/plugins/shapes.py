@@ -21,7 +21,13 @@ InitialiserKind = Literal[
     "orthonormal_columns",
 ]
 SiteKind = Literal[
-    "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
+    "linear",
+    "embedding",
+    "attention_input",
+    "attention_keys_values",
+    "attention_queries",
+    "attention_mix",
+    "sublayer",
 ]
 TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
 
@@ -81,6 +87,7 @@ class Site:
     - At `attention_input`, learned rows of width `inputs` join the layer's attention input.
     - At `attention_keys_values`, learned keys and values of width `outputs` join the layer's own.
     - At `embedding`, virtual tokens join the input.
+    - `attention_queries` are the queries of all heads, of one size, with what each has read.
     - `attention_mix` is the output of attention before W_O.
     - A `sublayer` is attention or MLP as a whole, from its normed input to its contribution to the
       residual stream.

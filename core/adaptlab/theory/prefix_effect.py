@@ -122,6 +122,7 @@ def below(attached: Attachments, block: int) -> Attachments:
         products=chosen(attached.products),
         inputs=chosen(attached.inputs),
         mixes=chosen(attached.mixes),
+        queries=chosen(attached.queries),
         attention_inputs=chosen(attached.attention_inputs),
         keys_values=chosen(attached.keys_values),
     )

@@ -38,7 +38,10 @@ def initial_trainables(plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]) -
 def with_companions(plan: Plan, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return base tensors with the frozen companions of the plan's method."""
     shapes = {} if plan.method is None else plan.method.companions(plan.shape)
-    found = {n: decomposed(shape, base[shape.initialiser.source]) for n, shape in shapes.items()}
+    found: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        source = base[shape.initialiser.source]
+        found[name] = source if shape.initialiser.kind == "base" else decomposed(shape, source)
     return {**base, **found}
 
 
