@@ -1,10 +1,13 @@
-"""Parts of decompositions of base matrices, with which tensors can start."""
+"""Parts of decompositions of base matrices, and companions of methods."""
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from adaptlab.engine.tensors import Float
-from adaptlab.plugins.shapes import TensorShape
+from adaptlab.plugins.method import Method
+from adaptlab.plugins.shapes import ModelShape, TensorShape
 
 DECOMPOSED = ("singular_rows", "singular_columns", "triangular_rows", "orthonormal_columns")
 
@@ -25,3 +28,14 @@ def decomposed(shape: TensorShape, source: Float[Tensor, "G O I"]) -> Float[Tens
         left, right = torch.linalg.qr(source)
     is_left = start.kind in ("singular_columns", "orthonormal_columns")
     return left[..., :columns] if is_left else right[..., :rows, :]
+
+
+def companions_of(
+    method: Method, shape: ModelShape, base: Mapping[str, Float[Tensor, "G ..."]]
+) -> dict[str, Float[Tensor, "G ..."]]:
+    """Return the frozen companions of a method, by name."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in method.companions(shape).items():
+        source = base[tensor.initialiser.source]
+        found[name] = source if tensor.initialiser.kind == "base" else decomposed(tensor, source)
+    return found

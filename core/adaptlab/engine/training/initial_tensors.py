@@ -13,7 +13,7 @@ from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.plugins import ENGINE_TOKEN_STATES
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.training.allocate import Trainables, allocate, drawn_rows
-from adaptlab.engine.training.decomposed import decomposed
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.engine.training.passes import of_seeds
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.learned_positions import EMBEDDING, text_start_problems
@@ -37,12 +37,9 @@ def initial_trainables(plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]) -
 
 def with_companions(plan: Plan, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return base tensors with the frozen companions of the plan's method."""
-    shapes = {} if plan.method is None else plan.method.companions(plan.shape)
-    found: dict[str, Tensor] = {}
-    for name, shape in shapes.items():
-        source = base[shape.initialiser.source]
-        found[name] = source if shape.initialiser.kind == "base" else decomposed(shape, source)
-    return {**base, **found}
+    if plan.method is None:
+        return dict(base)
+    return {**base, **companions_of(plan.method, plan.shape, base)}
 
 
 @torch.no_grad()
