@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft import AdaptionPromptConfig, get_peft_model
@@ -15,14 +16,15 @@ from tests.engine.making import (
     perturbed,
     trainables,
 )
-from tests.engine.published import llama, pair
+from tests.engine.peft_adapters import drawn, exported, imported, written
+from tests.engine.published import gpt2, llama, pair
 from torch import Tensor
 
 from adaptlab.engine.measuring.layer_recorder import LayerRecorder
 from adaptlab.engine.methods.ntk_attention import attach, features
 from adaptlab.engine.models.attachments import AttentionRead
 from adaptlab.engine.models.model import Model
-from adaptlab.errors import InvalidSpec
+from adaptlab.errors import InvalidSpec, NoPeftForm
 from adaptlab.methods.llama_adapter import LlamaAdapter
 from adaptlab.methods.ntk_attention import NtkAttention
 from adaptlab.plugins.shapes import ModelShape, Site
@@ -66,7 +68,7 @@ def test_ntk_attention_divides_attention_to_the_content_by_one_factor(family: st
 
 
 def test_ntk_attention_is_a_prefix_where_exponentials_are_products_of_features():
-    """One head by hand: Σ φ(p)ᵀu and Σ φ(p) stand for the positions of a prefix."""
+    """One head by hand: Σ φ(p)ᵀu and Σ φ(p) stand for a prefix."""
     generator = torch.Generator().manual_seed(2)
     method, shape = NtkAttention(), ModelShape("one", 4, 1, 1, 4, 8, 8, {QUERIES.name: QUERIES})
 
@@ -157,3 +159,15 @@ def test_a_size_that_no_head_or_layer_has_is_refused(
         adaptation(method)
     (problem,) = refused.value.problems
     assert (problem.pointer, problem.nearest) == (pointer, nearest)
+
+
+def test_llama_adapter_comes_back_from_its_folder(tmp_path: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    method = LlamaAdapter(length=P, layers=1)
+    tensors = drawn(method, both)
+    back = imported(both, written(tmp_path / "back", exported(both, method, tensors)))
+    assert back.method == method
+    assert all(np.array_equal(back.tensors[name], tensor) for name, tensor in tensors.items())
+    other = pair(gpt2, tmp_path / "gpt2", double=False)
+    with pytest.raises(NoPeftForm, match="behind W_O"):
+        exported(other, method, drawn(method, other))

@@ -27,7 +27,7 @@ def attach(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> At
 
 @ENGINE_FOLDS.register("lora")
 def fold(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the whole update: A above its start, 2 B beside −2 B of the start.
+    """Return the whole update: A above its start, 2 B beside −2 B of it.
 
     The factor of a site is divided by the rank, or its root, which is twice as high.
     """

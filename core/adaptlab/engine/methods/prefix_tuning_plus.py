@@ -1,4 +1,4 @@
-"""Prefix-Tuning+: a low-rank map of queries, added to what attention gathers."""
+"""Prefix-Tuning+: a low-rank map of queries, added to what they gather."""
 
 from collections.abc import Mapping
 

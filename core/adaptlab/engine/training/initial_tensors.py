@@ -46,7 +46,7 @@ def with_companions(plan: Plan, base: Mapping[str, Tensor]) -> dict[str, Tensor]
 def _of_tokens(
     plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]
 ) -> dict[str, Float[Tensor, "S P _"]]:
-    """Return the initial values of tensors that start as activations or a text.
+    """Return the initial values of tensors that start as tokens.
 
     There are values for every seed. Seeds are computed one by one, so that those of a seed do not
     depend on the others.
