@@ -49,5 +49,9 @@ class NtkAttention(Method):
             tensors[f"{site.name}.keys"] = TensorShape((heads, size), key, decays=False)
         return tensors
 
+    def extra_context_tokens(self) -> int:
+        """Return 1: the sums take attention from the content as one position."""
+        return 1
+
     def extra_flops_per_token(self, shape: ModelShape) -> int:
         return sum(2 * tensor.size for tensor in self.tensors(shape).values())
