@@ -14,6 +14,7 @@ from tests.engine.making import (
     base_tensors,
     items,
     perturbed,
+    sized,
     trainables,
 )
 from tests.engine.peft_adapters import drawn, exported, imported, written
@@ -28,6 +29,8 @@ from adaptlab.errors import InvalidSpec, NoPeftForm
 from adaptlab.methods.llama_adapter import LlamaAdapter
 from adaptlab.methods.ntk_attention import NtkAttention
 from adaptlab.plugins.shapes import ModelShape, Site
+from adaptlab.theory.observation import random_attachments, random_base
+from adaptlab.theory.trained_attention import moved
 
 P = 3
 QUERIES = Site("blocks.0.attn.queries", "attention_queries", 4, 4, 0)
@@ -143,6 +146,20 @@ def test_llama_adapter_computes_what_peft_does(layers: int | None, tmp_path: Pat
         assert leaf.grad is not None
         expected = pairs[name].grad.view_as(leaf)
         assert (leaf.grad - expected).abs().max() < 1e-5 * max(1, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["ntk_attention", "prefix_tuning_plus", "llama_adapter"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_theory_finds_relative_attention_unmoved_in_every_layer(name: str, family: str):
+    """With equal inputs, also of deeper layers."""
+    method = sized(name)
+    base = random_base(SMALL_OF_EACH[family].resolved(8, 9), seed=1)
+    attached = random_attachments(base, method, seed=2)
+    layers = moved(base, [torch.randint(8, (1, 3, 9))], attached)
+    assert len(layers) == 2
+    assert all(layer.sixth < 1e-9 for layer in layers)
+    shares = [layer.most_taken for layer in layers]
+    assert all((share > 0.01) == (name == "ntk_attention") for share in shares)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,14 @@ class LlamaAdapter(ContextPositions):
                     found[f"{site.name}.{part}"] = TensorShape(shape.tensors[source].shape, start)
         return found
 
+    def extra_context_tokens(self) -> int:
+        """Return 0: the rows take no attention from other positions."""
+        return 0
+
+    def extra_flops_per_token(self, shape: ModelShape) -> int:
+        assert isinstance(self.length, int)
+        return 4 * self.length * shape.width * len(self.adapted(shape))
+
     def reads_weights(self) -> bool:
         return True
 
