@@ -103,12 +103,8 @@ class LearnedPositions(ContextPositions, ABC):
         default="normal",
         exclude_if=_is_default,  # older jobs, which had no choice, keep their digests
         description=(
-            "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` starts "
-            "from tokens drawn per seed, without repetition while the vocabulary lasts, and "
-            '`{"text": "…"}` from the tokens of a text, repeated if it is shorter: rows at '
-            "the input are their embeddings, and rows of a layer their activations there, when "
-            "the base model reads them as virtual tokens. These rows have no scale: leave "
-            "`initial_scale` at its default and `tuning.initial_scales` empty."
+            "normal: at random; vocabulary: tokens drawn per seed; "
+            '{"text": "…"}: the tokens of a text, repeated to the length'
         ),
     )
 
