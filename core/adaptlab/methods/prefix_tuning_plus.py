@@ -57,8 +57,8 @@ class PrefixTuningPlus(Method):
         return min((site.inputs // shape.heads for site in sites), default=1)
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
-        limit = self.largest_size(shape)
-        if not isinstance(self.rows, int) or 1 <= self.rows <= limit:
+        limit, sites = self.largest_size(shape), shape.layer_sites("attention_queries")
+        if not isinstance(self.rows, int) or not sites or 1 <= self.rows <= limit:
             return ()
         detail = f"The number of rows {self.rows} is outside 1 to {limit}, the size of a head."
         nearest = (min(max(self.rows, 1), limit),)
