@@ -14,7 +14,7 @@ from adaptlab.engine.items.task_items import make_items
 from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.engine.observer import Command
 from adaptlab.engine.training.allocate import Trainables
-from adaptlab.engine.training.initial_tensors import initial_trainables
+from adaptlab.engine.training.initial_tensors import initial_trainables, with_companions
 from adaptlab.families.formal import AttentionLayer, Formal, Head, LinearLayer, ReluLayer
 from adaptlab.families.gpt2 import GPT2
 from adaptlab.families.llama import Llama
@@ -234,7 +234,16 @@ def rounding(values: torch.Tensor, roundings: int = ROUNDINGS) -> float:
     return roundings * torch.finfo(values.dtype).eps * float(values.abs().max())
 
 
-LACKING = {("adapter", "formal"), ("layernorm_tuning", "formal")}
+LACKING = {
+    (name, "formal")
+    for name in (
+        "adapter",
+        "layernorm_tuning",
+        "llama_adapter",
+        "ntk_attention",
+        "prefix_tuning_plus",
+    )
+}
 """Methods and variants that name sites which the family does not have, and so are refused."""
 WITHOUT_BIASES = {("bitfit", "mixtral")}
 SEARCHED = ("minigpt", "transformers")
@@ -342,6 +351,8 @@ VARIANTS: dict[str, dict[str, object]] = {
         "overrides": [{"sites": ["q"], "rank": 1}, {"sites": ["v"], "alpha": 0.5}],
     },
     "lora-dora": {"name": "lora", "dora": True, "sites": ["attn"]},
+    "lora-pissa": {"name": "lora", "alpha": 3.0, "initialisation": "pissa"},
+    "lora-olora": {"name": "lora", "sites": ["attn"], "initialisation": "olora"},
     "prefix-key-value": {"name": "prefix_tuning", "side": "key_value"},
     "prefix-network": {"name": "prefix_tuning", "reparameterisation": {"hidden": 3}},
     "suffix-input-only": {"name": "suffix_tuning", "scope": "input_only"},
@@ -402,10 +413,11 @@ def one_larger(method: Method, shape: ModelShape) -> Iterator[Method]:
 def base_tensors(plan: Plan, groups: int = 1) -> dict[str, torch.Tensor]:
     """Return random base weights [G, ...], large enough that all matter."""
     generator = torch.Generator().manual_seed(5)
-    return {
+    base = {
         name: torch.randn(groups, *tensor.shape, dtype=plan.dtype, generator=generator) * 0.3
         for name, tensor in plan.shape.tensors.items()
     }
+    return with_companions(plan, base)
 
 
 def trainables(plan: Plan, base: dict[str, torch.Tensor]) -> Trainables:

@@ -104,6 +104,13 @@ def loaded(both: Pair, files: Mapping[str, bytes], folder: Path) -> Any:
     return PeftModel.from_pretrained(both.theirs, written(folder, files)).eval()
 
 
+def llama_module(model: Any, site: str) -> Any:
+    """Return the module of a Llama in `peft` for a site of ours."""
+    _, layer, sublayer, part = site.split(".")
+    name = f"{'self_attn' if sublayer == 'attn' else 'mlp'}.{part}_proj"
+    return model.base_model.model.model.layers[int(layer)].get_submodule(name)
+
+
 def imported(both: Pair, folder: Path) -> AttachedAdapter:
     """The adapter of a folder as the engine attaches it."""
     base = both.ours.tensors

@@ -1,9 +1,12 @@
-"""DoRA: where it starts, and the gradient that its paper defines."""
+"""DoRA's start and gradient, and alpha as a scale of the start."""
+
+from pathlib import Path
 
 import pytest
 import torch
 from tests.engine.making import (
     SMALL_OF_EACH,
+    Remembering,
     adaptation,
     base_tensors,
     items,
@@ -13,6 +16,7 @@ from tests.engine.making import (
 from adaptlab.engine.kernels import grouped
 from adaptlab.engine.methods.lora import attach
 from adaptlab.engine.models.model import Model
+from adaptlab.engine.training.train import Training
 from adaptlab.methods.lora import Lora
 from adaptlab.plugins.shapes import ModelShape, Site
 
@@ -52,3 +56,26 @@ def test_the_gradient_holds_the_row_lengths_fixed(groups: int):
     pairs = [torch.autograd.grad((y * wanted).sum(), trained) for y in (found, expected)]
     for ours, theirs in zip(*pairs, strict=True):
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-11)
+
+
+def test_alpha_is_a_scale_of_the_start_with_a_rate(tmp_path: Path):
+    """So a grid of rates and initial scales is one of rates and alphas.
+
+    Alpha times 9 is the initial scale times 3 with the learning rate times 3.
+    """
+    training = {"precision": "float64", "steps": 20, "batch_size": 8, "gradient_clip": 1e6}
+
+    def trained(alpha: float, rate: float, scale: float) -> torch.Tensor:
+        tuning = {"learning_rates": [rate], "initial_scales": [scale]}
+        knobs = {"name": "lora", "rank": 2, "alpha": alpha}
+        plan = adaptation(knobs, training=training, tuning=tuning)
+        base, made = base_tensors(plan), items(plan)
+        started = trainables(plan, base)
+        model = Model(plan, base, started.tensors)
+        Training(plan, model, started, Remembering()).run(tmp_path)
+        return model.logits(made.tokens, slice(None)).detach()
+
+    expected, found = trained(18, 0.01, 1), trained(2, 0.03, 3)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-4)
+    assert (trained(2, 0.01, 1) - expected).abs().max() > 0.1
+    assert (trained(2, 0.03, 1) - expected).abs().max() > 0.1

@@ -42,6 +42,7 @@ def test_what_a_method_reports_is_accepted(
         "training": {"steps": 2, "batch_size": 4},
         "tuning": {} if name in ONE_TRIAL else {"trials": 2, "validation_samples": 16},
         "evaluation": {"samples": 16},
+        "capture": {} if method.moves_content else {"attention": {"samples": 1}},
         "seeds": 2,
     }
     spec = resolve(AdaptSpec.model_validate(job), facts)

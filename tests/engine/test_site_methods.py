@@ -3,6 +3,7 @@
 First at one matrix in float64, outputs and gradients; then whole models by exported folders.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,26 +14,37 @@ from peft import (
     C3AConfig,
     HiraConfig,
     LoHaConfig,
+    LoraConfig,
     MissConfig,
     OFTConfig,
     PeftConfig,
     get_peft_model,
 )
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
-from tests.engine.peft_adapters import drawn, exported, imported, loaded, logits, written
+from tests.engine.peft_adapters import (
+    drawn,
+    exported,
+    imported,
+    llama_module,
+    loaded,
+    logits,
+    written,
+)
 from tests.engine.published import Pair, gpt2, llama, pair
 from torch import Tensor, nn
 
 from adaptlab.engine.methods.shira import places
 from adaptlab.engine.methods.vera import projections
 from adaptlab.engine.models.attachments import Attachments
-from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
+from adaptlab.engine.training.decomposed import decomposed
 from adaptlab.errors import NoPeftForm
 from adaptlab.exchange.peft_methods import c3a, hira, loha, miss, oft
 from adaptlab.exchange.site_forms import SiteForm
 from adaptlab.methods.c3a import C3a
 from adaptlab.methods.hira import Hira
 from adaptlab.methods.loha import Loha
+from adaptlab.methods.lora import Lora
 from adaptlab.methods.miss import Miss
 from adaptlab.methods.oft import Oft
 from adaptlab.methods.shira import Shira
@@ -218,3 +230,48 @@ def test_fused_modules_are_refused_by_name(tmp_path: Path):
     method = Hira(rank=2)
     with pytest.raises(NoPeftForm, match=r"c_attn is one module for blocks\.0\.attn\.q"):
         exported(both, method, drawn(method, both))
+
+
+@pytest.mark.parametrize("start", ["pissa", "olora"])
+def test_a_start_from_decomposed_weights_is_that_of_peft(start: str, tmp_path: Path):
+    """PEFT changes the base's weights; ours stay, and the start is subtracted."""
+    both = pair(llama, tmp_path / "base", double=False)
+    method = Lora(rank=3, alpha=6, sites=("q", "v", "down"), initialisation=start)  # pyright: ignore[reportArgumentType]
+    shape = both.ours.family.shape()
+    base = {name: tensor.unsqueeze(0) for name, tensor in both.ours.tensors.items()}
+    parts = {
+        n: decomposed(s, base[s.initialiser.source]) for n, s in method.companions(shape).items()
+    }
+    config = LoraConfig(
+        r=3, lora_alpha=6, init_lora_weights=start,  # pyright: ignore[reportArgumentType]
+        target_modules=["q_proj", "v_proj", "down_proj"],
+    )  # fmt: skip
+    model = get_peft_model(copy.deepcopy(both.theirs), config)
+    trained: dict[str, Tensor] = {}
+    noise = torch.Generator().manual_seed(1)
+    for site in method.chosen_sites(shape):
+        module = llama_module(model, site.name)
+        a, b = module.lora_A.default.weight, module.lora_B.default.weight
+        own_a, own_b = (parts[f"{site.name}.start.{part}"][0] for part in "ab")
+        assert torch.allclose(own_b @ own_a, b @ a, rtol=0, atol=1e-5)
+        for part, tensor in (("a", a), ("b", b)):  # signs are theirs
+            tensor.data = tensor.data + 0.1 * torch.randn(tensor.shape, generator=noise)
+            trained[f"{site.name}.{part}"] = tensor.detach().clone()
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in trained.items()}
+    found = both.adapted(method, {**leaves, **{n: t[0] for n, t in parts.items()}})
+    theirs = model(both.tokens()).logits
+    target = torch.linspace(-1, 1, theirs.numel()).view_as(theirs)
+    (found * target).sum().backward()
+    (theirs * target).sum().backward()
+    assert (found - theirs).abs().max() < 1e-5
+    for name, leaf in leaves.items():
+        site, _, part = name.rpartition(".")
+        expected = getattr(llama_module(model, site), f"lora_{part.upper()}").default.weight.grad
+        assert leaf.grad is not None
+        assert (leaf.grad - expected).abs().max() < 1e-5 * max(1, expected.abs().max())
+    stacked = {n: t.unsqueeze(0) for n, t in trained.items()} | parts
+    stored = {n: t[0] for n, t in ENGINE_FOLDS.get("lora")(method, shape, stacked).items()}
+    files = exported(both, method, stored)
+    with torch.no_grad():
+        left = loaded(both, files, tmp_path / "adapter")(both.tokens()).logits
+    assert (left - theirs).abs().max() < 1e-5

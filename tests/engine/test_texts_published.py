@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.engine.making import Remembering
 from tests.engine.running import run
 from tests.folders import a_qwen3_folder
@@ -21,11 +22,19 @@ from tests.texts import (
 )
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from adaptlab.engine.items.datasets import tokeniser_files
 from adaptlab.engine.kernels.counter import mixed
-from adaptlab.errors import BadModelFolder
+from adaptlab.errors import BadModelFolder, InvalidSpec
+from adaptlab.methods.prefix_tuning import PrefixTuning
+from adaptlab.methods.soft_prompt import SoftPrompt
+from adaptlab.plugins.learned_positions import TextStart
+from adaptlab.plugins.method import Method
 from adaptlab.records.record import Record
-from adaptlab.runs.events import Evaluated
+from adaptlab.runs.events import CheckpointWritten, Evaluated
+from adaptlab.specs.base_models import BaseModelFacts, starting_problems
 from adaptlab.specs.resolved import ResolvedAdapt
+from adaptlab.specs.spec import ModelFolder
+from adaptlab.text.folder_tokeniser import folder_tokeniser
 from adaptlab.weights.model_folder import check_folder, fingerprint
 from adaptlab.weights.placed_folder import PlacedFolder
 
@@ -148,3 +157,59 @@ def test_a_tokeniser_that_was_added_later_is_no_change_of_the_model(folder: Plac
     before = tuple(file for file in folder.files if file.name != "tokenizer.json")
     assert len(before) == len(folder.files) - 1
     folder.model_copy(update={"files": before}).checked()
+
+
+BEGUN = "Review: It is good\n"
+
+
+def started_rows(
+    data: Stored, folder: PlacedFolder, scratch: Path, method: Method
+) -> dict[str, torch.Tensor]:
+    """The rows with which a method starts, from its checkpoint."""
+    scratch.mkdir()
+    watching = Remembering()
+    training = {"steps": 1, "batch_size": 2, "learning_rate": 1e-30}
+    resolved = adaptation(data, folder, training=training, tuning={}, seeds=1)
+    resolved = resolved.model_copy(update={"method": method})
+    run(resolved, (), scratch, watching, "cpu", folder=folder, datasets=(data.path,))
+    (written,) = watching.of(CheckpointWritten)
+    return load_file(written.path)
+
+
+def test_learned_positions_start_with_the_tokens_of_a_text(
+    data: Stored, folder: PlacedFolder, tmp_path: Path
+):
+    tokeniser = folder_tokeniser(tokeniser_files(folder), 320)
+    ids = tokeniser.tokens(BEGUN).ids
+    started = SoftPrompt(length=24, initialisation=TextStart(text=BEGUN))
+    prompt = started_rows(data, folder, tmp_path / "prompt", started)["embed.prompt"]
+    prefix = PrefixTuning(length=24, side="key_value", initialisation=started.initialisation)
+    cache = started_rows(data, folder, tmp_path / "prefix", prefix)
+    model = Qwen3ForCausalLM.from_pretrained(folder.path).float()
+    repeated = torch.tensor([ids[n % len(ids)] for n in range(24)])
+    assert 3 < len(ids) < 24
+    assert torch.equal(prompt, model.model.embed_tokens.weight[repeated])
+    with torch.no_grad():
+        layers = model(repeated[None], use_cache=True).past_key_values.layers
+    for layer, expected in enumerate(layers):
+        for part, theirs in (("keys", expected.keys), ("values", expected.values)):
+            found = cache[f"blocks.{layer}.attn.kv.{part}"]
+            assert torch.allclose(found, theirs[0].transpose(0, 1).flatten(1), atol=1e-5)
+    count = len(ids)
+    with pytest.raises(InvalidSpec, match=f"has {count} tokens, and the method has 2 learned"):
+        started_rows(data, folder, tmp_path / "short", started.with_size(2))
+
+
+def test_a_base_that_reads_no_text_starts_with_none(folder: PlacedFolder):
+    family = check_folder(folder.path).family
+    facts = BaseModelFacts(
+        name="base", digest="0" * 64, family=family, task=None, replicates=1,
+        has_tokeniser=False, folder=ModelFolder(folder="lab/qwen3", files=folder.files),
+    )  # fmt: skip
+    method = SoftPrompt(length=2, initialisation=TextStart(text="good"))
+    (problem,) = starting_problems(facts, method)
+    assert problem.pointer == "/method/initialisation"
+    of_bytes = facts.model_copy(update={"folder": None})
+    (problem,) = starting_problems(of_bytes, method)
+    assert problem.nearest == (4,)
+    assert starting_problems(of_bytes, method.with_size(4)) == ()

@@ -72,7 +72,7 @@ OF_TEXTS: tuple[Any, ...] = (
     "attention_bias", {"name": "combine", "parts": ["lora", "soft_prompt"]}, "in_context",
     "full_finetuning",
 )  # fmt: skip
-UNCACHED = {"anchor_reweighting"}
+UNCACHED = {"anchor_reweighting", "llama_adapter", "ntk_attention", "prefix_tuning_plus"}
 """Methods that change attention between certain tokens."""
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.families.transformers import Transformers
 from adaptlab.plugins.family import Family
 
@@ -60,19 +61,20 @@ def test_a_method_does_the_same_to_both(
         key: 0.5 * torch.randn(2, *t.shape, generator=generator, dtype=torch.float64)
         for key, t in method.tensors(shape).items()
     }
-    own = both.ours.family
-    assert tensors.keys() == method.tensors(own.shape()).keys()
+    ours = both.ours.family
+    assert tensors.keys() == method.tensors(ours.shape()).keys()
     attach, tokens = ENGINE_METHODS.get(method.name), both.tokens().unsqueeze(0)
     own_weights = {key: tensor.unsqueeze(0) for key, tensor in both.ours.tensors.items()}
     library_weights = {key: stored(key) for key in shape.tensors}
 
     def logits(family: Family, weights: Mapping[str, Tensor]) -> Tensor:
-        attached = attach(method, family.shape(), tensors)
+        own = tensors | companions_of(method, family.shape(), weights)
+        attached = attach(method, family.shape(), own)
         attached = replace(attached, answer_start=4, replicates=2)
         forward = ENGINE_FAMILIES.get(family.name)
         return forward(family, weights, tokens, attached, slice(None))
 
-    found, expected = logits(library, library_weights), logits(own, own_weights)
+    found, expected = logits(library, library_weights), logits(ours, own_weights)
     assert found.shape == expected.shape
     assert (found - expected).abs().max() < 1e-7
     assert (expected[0] - expected[1]).abs().max() > 1e-2

@@ -439,6 +439,7 @@ def _block_sites(
                 outputs, inputs = place.shape
                 yield Site(site, "linear", inputs, outputs, layer)
         if sublayer == "attn":
+            yield Site(f"{name}.attn.queries", "attention_queries", mixed, mixed, layer)
             yield Site(f"{name}.attn.mix", "attention_mix", mixed, mixed, layer)
         yield Site(f"{name}.{sublayer}", "sublayer", width, width, layer)
 

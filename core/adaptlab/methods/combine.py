@@ -71,6 +71,10 @@ class Combine(Method):
             for name, tensor in part.tensors(shape).items()
         }
 
+    def companions(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return those of all parts, which are named after sites."""
+        return {n: tensor for p in self.parts for n, tensor in p.companions(shape).items()}
+
     def kept(self) -> Method:
         return self._with(part.kept() for part in self.parts)
 
@@ -113,6 +117,12 @@ class Combine(Method):
                 below = problem.pointer.removeprefix("/method")
                 problems.append(replace(problem, pointer=f"/method/parts/{index}{below}"))
         return tuple(problems or self._overlaps(shape))
+
+    def reads_weights(self) -> bool:
+        return any(part.reads_weights() for part in self.parts)
+
+    def starting_texts(self) -> tuple[tuple[str, int], ...]:
+        return tuple(text for part in self.parts for text in part.starting_texts())
 
     def extra_context_tokens(self) -> int:
         return sum(part.extra_context_tokens() for part in self.parts)

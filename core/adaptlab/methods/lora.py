@@ -1,7 +1,7 @@
 """LoRA: low-rank updates of selected weight matrices."""
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -34,6 +34,15 @@ class Lora(SitedMethod):
     factor s is alpha / √rank (Kalajdzievski 2023). With `dora` the norm m of every row of W + s B A
     is learned separately: y = m / ‖W + s B A‖ · (W + s B A) x (Liu et al., ICML 2024).
 
+    With `initialisation: pissa`, s B A starts as the first `rank` singular triplets of W (Meng,
+    Wang, Zhang, NeurIPS 2024), with `olora` as s times the first columns of Q and rows of R of
+    W = Q R (Büyükakyüz 2024). That start is subtracted, so an untrained model is the base. Each
+    site stores its update as a plain LoRA of twice the rank.
+
+    Under Adam, alpha times c is `tuning.initial_scales` times √c with the learning rate times √c,
+    but for clipping and decay. So a grid of rates and initial scales is one of rates and alphas,
+    and LoRA+ (alpha times the ratio of rates) and rsLoRA (alpha times √rank) are points of it.
+
     `overrides` give some of the sites another rank or alpha; the first whose sites match decides. A
     budget determines `rank`, that of all other sites.
     """
@@ -59,6 +68,11 @@ class Lora(SitedMethod):
     """alpha / rank, or alpha / √rank (rank-stabilised)"""
     dora: bool = False
     """learn the length of each row of the weights separately"""
+    initialisation: Literal["standard", "pissa", "olora"] = Field(
+        default="standard",
+        exclude_if=lambda start: start == "standard",  # older jobs keep their digests
+    )
+    """first values of A and B: random and 0, or parts of a decomposition of the weights"""
     overrides: tuple[SitesOverride, ...] = Field(
         default=(),
         max_length=MOST_OVERRIDES,
@@ -86,10 +100,8 @@ class Lora(SitedMethod):
     def tensors(self, shape: ModelShape) -> dict[str, TensorShape]:
         tensors: dict[str, TensorShape] = {}
         for site in self.chosen_sites(shape):
-            rank = self.rank_at(site)
-            uniform = Initialiser("kaiming_uniform", 1.0)
-            tensors[f"{site.name}.a"] = TensorShape((rank, site.inputs), uniform)
-            tensors[f"{site.name}.b"] = TensorShape((site.outputs, rank), Initialiser("zeros"))
+            for part, tensor in self._started(site, shape).items():
+                tensors[f"{site.name}.{part}"] = tensor
             if self.dora:
                 weight = f"{site.name}.weight"
                 norms = Initialiser("base_row_norms", source=shape.tied.get(weight, weight))
@@ -97,11 +109,76 @@ class Lora(SitedMethod):
                 tensors[f"{site.name}.magnitude"] = magnitude
         return tensors
 
+    def _started(self, site: Site, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return A and B of a site with their first values."""
+        rank, weight = self.rank_at(site), f"{site.name}.weight"
+        source = shape.tied.get(weight, weight)
+        if self.initialisation == "pissa":
+            scale = self.scale_at(site)
+            rows = Initialiser("singular_rows", scale, source)
+            columns = Initialiser("singular_columns", scale, source)
+        elif self.initialisation == "olora":
+            rows = Initialiser("triangular_rows", source=source)
+            columns = Initialiser("orthonormal_columns", source=source)
+        else:
+            rows, columns = Initialiser("kaiming_uniform", 1.0), Initialiser("zeros")
+        return {
+            "a": TensorShape((rank, site.inputs), rows),
+            "b": TensorShape((site.outputs, rank), columns),
+        }
+
+    @property
+    def starts_from_weights(self) -> bool:
+        """True if A and B start as parts of a decomposition of the weights."""
+        return self.initialisation != "standard"
+
+    def companions(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return the A and B that are subtracted."""
+        sites = self.chosen_sites(shape) if self.starts_from_weights else ()
+        return {
+            f"{site.name}.start.{part}": tensor
+            for site in sites
+            for part, tensor in self._started(site, shape).items()
+        }
+
+    def kept(self) -> Self:
+        """Return a plain LoRA of the update and of the subtracted start."""
+        if not self.starts_from_weights:
+            return self
+        doubled = tuple(
+            one.model_copy(update={"rank": None if one.rank is None else 2 * one.rank})
+            for one in self.overrides
+        )
+        assert isinstance(self.rank, int)
+        changes = {"rank": 2 * self.rank, "initialisation": "standard", "overrides": doubled}
+        return self.model_copy(update=changes)
+
+    def reads_weights(self) -> bool:
+        return self.starts_from_weights
+
+    def _rates_on(self, shape: ModelShape) -> LearningRates:
+        """Return lower rates for a start from the weights of a large base.
+
+        Published optima there are 3 to 18 times lower; on small models they are those of LoRA.
+        """
+        rates = super()._rates_on(shape)
+        if not self.starts_from_weights or rates != self.large_base_rates:
+            return rates
+        low, high = rates.limits
+        return LearningRates(rates.default / 4, (low / 10, high))
+
     def largest_size(self, shape: ModelShape) -> int:
         return _highest_rank(site for site in self.chosen_sites(shape) if self._is_sized(site))
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         problems = super().problems(shape) or tuple(self._override_problems(shape))
+        if self.dora and self.starts_from_weights:
+            detail = (
+                "DoRA learns row lengths of the weights, from which this start is subtracted. Use "
+                "`initialisation: standard`, or leave `dora` out."
+            )
+            start = Problem("/method/initialisation", "given_with_dora", detail, ("standard",))
+            problems = (*problems, start)
         limit = self.largest_size(shape)
         if problems or not isinstance(self.rank, int) or 1 <= self.rank <= limit:
             return problems
@@ -149,7 +226,8 @@ class Lora(SitedMethod):
         return override is None or override.rank is None
 
     def extra_flops_per_token(self, shape: ModelShape) -> int:
-        return sum(2 * tensor.size for tensor in self.tensors(shape).values())
+        subtracted = self.companions(shape).values()
+        return sum(2 * tensor.size for tensor in (*self.tensors(shape).values(), *subtracted))
 
 
 def _highest_rank(sites: Iterable[Site]) -> int:

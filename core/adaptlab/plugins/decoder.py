@@ -109,6 +109,7 @@ class DecoderLayout:
             yield Site(f"{block}.attn.input", "attention_input", width, width, layer)
             yield Site(f"{block}.attn.kv", "attention_keys_values", width, keys, layer)
             yield from (site for name, site in linear.items() if name.startswith("attn."))
+            yield Site(f"{block}.attn.queries", "attention_queries", mixed, mixed, layer)
             yield Site(f"{block}.attn.mix", "attention_mix", mixed, mixed, layer)
             yield Site(f"{block}.attn", "sublayer", width, width, layer)
         yield from (site for name, site in linear.items() if name.startswith("mlp."))

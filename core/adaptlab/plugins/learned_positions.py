@@ -9,15 +9,39 @@ from pydantic import Field
 from adaptlab.errors import Problem
 from adaptlab.plugins.method import AttentionClaim, LearningRates, Method
 from adaptlab.plugins.shapes import Initialiser, ModelShape, TensorShape
-from adaptlab.values import AUTO, Auto
+from adaptlab.values import AUTO, Auto, Value
 
 LONGEST = 4096
 EMBEDDING = "embed.weight"
-Initialisation = Literal["normal", "vocabulary"]
+LONGEST_TEXT = 20_000
+
+
+class TextStart(Value):
+    """The tokens of a text, repeated from its beginning until none is left."""
+
+    text: str = Field(min_length=1, max_length=LONGEST_TEXT)
+
+
+Initialisation = Literal["normal", "vocabulary"] | TextStart
 
 
 def _is_default(start: Initialisation) -> bool:
     return start == "normal"
+
+
+def text_start_problems(tokens: int, length: int) -> tuple[Problem, ...]:
+    """Return the problem of a text with more tokens than positions, or none."""
+    pointer = "/method/initialisation/text"
+    if not tokens:
+        detail = "The text has no tokens. Give a text that the base model's tokeniser reads."
+        return (Problem(pointer, "no_tokens", detail),)
+    if tokens <= length:
+        return ()
+    detail = (
+        f"The text has {tokens:,} tokens, and the method has {length:,} learned positions. Shorten "
+        f"the text, or use a length of {tokens:,}."
+    )
+    return (Problem(pointer, "text_too_long", detail, nearest=(tokens,)),)
 
 
 class ContextPositions(Method, ABC):
@@ -64,9 +88,10 @@ class ContextPositions(Method, ABC):
 class LearnedPositions(ContextPositions, ABC):
     """Learn `length` positions that attention reads besides the content.
 
-    They start at random with standard deviation `initial_scale`, or with `initialisation:
-    vocabulary` as tokens: at the input as embeddings, in a layer as the activations of the base
-    model. Tokens are drawn per seed, without repetition while the vocabulary lasts.
+    They start at random with standard deviation `initial_scale`, or as tokens: at the input as
+    embeddings, in a layer as the activations of the base model. With `initialisation: vocabulary`
+    tokens are drawn per seed, without repetition while the vocabulary lasts. With `initialisation:
+    {text: …}` they are those of a text, repeated if it is shorter.
     """
 
     default_learning_rate: ClassVar[float] = 1e-2
@@ -78,19 +103,27 @@ class LearnedPositions(ContextPositions, ABC):
         default="normal",
         exclude_if=_is_default,  # older jobs, which had no choice, keep their digests
         description=(
-            "`normal` draws the rows with standard deviation `initial_scale`. `vocabulary` starts "
-            "from tokens drawn per seed, without repetition while the vocabulary lasts: rows at "
-            "the input are their embeddings, and rows of a layer their activations there, when "
-            "the base model reads them as virtual tokens. These rows have no scale: leave "
-            "`initial_scale` at its default and `tuning.initial_scales` empty."
+            "normal: at random; vocabulary: tokens drawn per seed; "
+            '{"text": "…"}: the tokens of a text, repeated to the length'
         ),
     )
 
     def layer_start(self, shape: ModelShape, source: str) -> Initialiser:
         """Return the initial values of rows that attention reads at `source`."""
-        if self.initialisation == "vocabulary":
-            return Initialiser("token_states", source=source, rows=shape.vocabulary)
+        if self.initialisation != "normal":
+            rows, text = shape.vocabulary, self._text
+            return Initialiser("token_states", source=source, rows=rows, text=text)
         return Initialiser("normal", self.initial_scale)
+
+    def starting_texts(self) -> tuple[tuple[str, int], ...]:
+        """Return the text and the length, if a text is given."""
+        assert isinstance(self.length, int)
+        return ((self._text, self.length),) if self._text else ()
+
+    @property
+    def _text(self) -> str:
+        start = self.initialisation
+        return start.text if isinstance(start, TextStart) else ""
 
     def is_read_by_one_layer(self, shape: ModelShape) -> bool:
         """Return True if the only attention layer reads the embeddings.
@@ -142,8 +175,7 @@ class VirtualTokens(LearnedPositions, ABC):
         """Return the learned rows at the input; no position codes are added."""
         assert isinstance(self.length, int)
         start = Initialiser("normal", self.initial_scale)
-        if self.initialisation == "vocabulary":
-            start = Initialiser(
-                "base_rows", shape.embedding_scale, source=EMBEDDING, rows=shape.vocabulary
-            )
+        if self.initialisation != "normal":
+            text, scale, rows = self._text, shape.embedding_scale, shape.vocabulary
+            start = Initialiser("base_rows", scale, source=EMBEDDING, rows=rows, text=text)
         return TensorShape((self.length, shape.width), start)

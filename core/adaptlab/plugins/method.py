@@ -134,6 +134,13 @@ class Method(DescribedFields, ABC):
         The configuration is a resolved one.
         """
 
+    def companions(self, shape: ModelShape) -> dict[str, TensorShape]:
+        """Return frozen tensors that follow from the base's weights.
+
+        They are computed once, before training, and are neither trained, counted nor stored.
+        """
+        return {}
+
     def trained(self, shape: ModelShape) -> dict[str, TensorShape]:
         """Return everything that a resolved configuration trains, by name.
 
@@ -226,6 +233,13 @@ class Method(DescribedFields, ABC):
 
     def problems(self, shape: ModelShape) -> tuple[Problem, ...]:
         """Return the errors on a model, with pointers below `/method`."""
+        return ()
+
+    def starting_texts(self) -> tuple[tuple[str, int], ...]:
+        """Return the texts with which learned positions start, and their number.
+
+        The configuration is a resolved one.
+        """
         return ()
 
     def stored_bits(self, shape: ModelShape) -> int:

@@ -5,8 +5,14 @@ from collections.abc import Mapping
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "dora": ("It is lora with `dora: true`.", "lora"),
     "rslora": ("It is lora with `scaling: rank_stabilised`.", "lora"),
+    "pissa": ("It is lora with `initialisation: pissa`.", "lora"),
+    "olora": ("It is lora with `initialisation: olora`.", "lora"),
     "qlora": ("It is lora with `base_weights: nf4`.", "lora"),
-    "lora_plus": ("Under Adam, a ratio c of rates is lora with alpha times c.", "lora"),
+    "lora_plus": (
+        "Under Adam, a ratio c of rates is lora with alpha times c, which tuning.initial_scales of "
+        "√c and rates times √c try.",
+        "lora",
+    ),
     "bone": ("It is miss with `bat: true`.", "miss"),
     "prompt_tuning": ("It is soft_prompt.", "soft_prompt"),
     "p_tuning": ("P-tuning v2 is prefix_tuning; v1 is not here.", "prefix_tuning"),

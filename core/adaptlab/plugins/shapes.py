@@ -15,9 +15,19 @@ InitialiserKind = Literal[
     "base_row_norms",
     "base_rows",
     "token_states",
+    "singular_rows",
+    "singular_columns",
+    "triangular_rows",
+    "orthonormal_columns",
 ]
 SiteKind = Literal[
-    "linear", "embedding", "attention_input", "attention_keys_values", "attention_mix", "sublayer"
+    "linear",
+    "embedding",
+    "attention_input",
+    "attention_keys_values",
+    "attention_queries",
+    "attention_mix",
+    "sublayer",
 ]
 TensorRole = Literal["weight", "bias", "norm_scale", "norm_shift"]
 
@@ -34,14 +44,19 @@ class Initialiser:
     - `base` copies the base tensor `source`, and `base_row_norms` has the norm of each of its rows.
     - `base_rows` copies rows drawn from the first `rows` of `source` times `scale`, without
       repetition while they last; rows that are too short are filled up with zeros.
+    - `singular_rows` and `singular_columns` are the first right and left singular vectors of the
+      base matrix `source`, each times the root of its singular value over `scale`.
+    - `orthonormal_columns` and `triangular_rows` are the first of Q and R of its QR decomposition.
     - `token_states` runs embeddings drawn in the same way through the base model, as one sequence,
       and copies their activations at `source`, an attention input or a layer's keys or values.
+    - With a `text`, the last two take its tokens in order, from the beginning again if need be.
     """
 
     kind: InitialiserKind
     scale: float = 1.0
     source: str = ""
     rows: int = 0
+    text: str = ""
 
     @property
     def is_random(self) -> bool:
@@ -72,6 +87,7 @@ class Site:
     - At `attention_input`, learned rows of width `inputs` join the layer's attention input.
     - At `attention_keys_values`, learned keys and values of width `outputs` join the layer's own.
     - At `embedding`, virtual tokens join the input.
+    - `attention_queries` are the queries of all heads, of one size, with what each has read.
     - `attention_mix` is the output of attention before W_O.
     - A `sublayer` is attention or MLP as a whole, from its normed input to its contribution to the
       residual stream.

@@ -15,6 +15,7 @@ from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.plugins import ENGINE_FAMILIES
 from adaptlab.engine.tensors import Float
+from adaptlab.engine.training.initial_tensors import with_companions
 from adaptlab.errors import BadAdapter, BadModelFolder
 from adaptlab.exchange.adapter_folder import read_placed
 from adaptlab.exchange.peft_adapter import imported_adapter
@@ -86,7 +87,7 @@ def adapted_model(plan: Plan, placed: PlacedFolder | None, source: BaseWeights) 
         name: torch.from_numpy(tensor).to(plan.device, plan.dtype).unsqueeze(0)
         for name, tensor in adapter.tensors.items()
     }
-    return Model(plan, base, trained)
+    return Model(plan, with_companions(plan, base), trained)
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ from adaptlab.engine.observer import Observer
 from adaptlab.engine.training.allocate import Trainables
 from adaptlab.engine.training.choice import decide
 from adaptlab.engine.training.chunks import memory_limit
-from adaptlab.engine.training.initial_tensors import initial_trainables
+from adaptlab.engine.training.initial_tensors import initial_trainables, with_companions
 from adaptlab.engine.training.train import Training
 from adaptlab.errors import TrainingDiverged, TrainingStopped
 from adaptlab.running.capture import capture_attention
@@ -73,7 +73,8 @@ def run(
     base = BaseWeights(inputs.bases, inputs.folder, memory_bytes)
     is_theory = isinstance(spec, ResolvedTheory)
     contents = read_datasets(spec, inputs.datasets, inputs.folder)
-    plan = make_plan(spec, "cpu" if is_theory else device, contents.lists, contents.texts)
+    on = "cpu" if is_theory else device
+    plan = make_plan(spec, on, contents.lists, contents.texts, contents.tokeniser)
     meter = None if clock is None else Meter(plan.device, clock)
     plan = _started(plan, observer, clock)
     with rounded_products(rounded=False):  # torch rounds those of convolutions by default
@@ -154,6 +155,7 @@ def _trained(
     """Train; return the selected replicates' model and all selected results."""
     spec, limit = plan.spec, memory_limit(plan.device, source.memory_bytes)
     base = {} if plan.method is None else source.read(plan, spec.base_replicates, plan.dtype)
+    base = with_companions(plan, base)
     trainables = initial_trainables(plan, base)
     model = Model(plan, base, trainables.tensors)
     training = Training(plan, model, trainables, observer, limit)

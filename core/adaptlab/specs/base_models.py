@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import AnyFamily
+from adaptlab.plugins.learned_positions import text_start_problems
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.task import AnyTask, Task
 from adaptlab.specs.job_tasks import task_problems
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolved import OtherBase
 from adaptlab.specs.spec import ModelFolder
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
 from adaptlab.weights.model_folder import TOKENISER
 
@@ -73,6 +75,25 @@ def text_problems(
         )
         return (Problem("/method", "questions_differ_in_length", detail),)
     return ()
+
+
+def starting_problems(base: BaseModelFacts, method: Method) -> tuple[Problem, ...]:
+    """Return the problem of a method whose starting text the base cannot read.
+
+    The text of a model that reads bytes is counted here; the worker counts other tokens.
+    """
+    texts = method.starting_texts()
+    if not texts or (base.folder is not None and base.has_tokeniser):
+        return ()
+    if base.folder is None and family_shape(base.family).vocabulary >= BYTES_VOCABULARY:
+        counted = ((len(text.encode()), length) for text, length in texts)
+        return tuple(p for count in counted for p in text_start_problems(*count))
+    detail = (
+        f"{base.name!r} reads no texts: it has no tokenizer.json and was not trained on bytes. Use "
+        "`initialisation: vocabulary`, or another base model."
+    )
+    allowed = ("normal", "vocabulary")
+    return (Problem("/method/initialisation", "no_tokeniser", detail, allowed),)
 
 
 def carrying_problems(

@@ -8,7 +8,12 @@ from adaptlab.plugins.dataset import NO_DATASETS, Datasets
 from adaptlab.plugins.family import FAMILIES, Family
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.task import Task
-from adaptlab.specs.base_models import BaseModelFacts, carrying_problems, text_problems
+from adaptlab.specs.base_models import (
+    BaseModelFacts,
+    carrying_problems,
+    starting_problems,
+    text_problems,
+)
 from adaptlab.specs.budget import Solution, budget_vector, whole_model
 from adaptlab.specs.captured_attention import resolve_attention
 from adaptlab.specs.choices import configured, resolve_task
@@ -170,6 +175,8 @@ def _resolve_adaptation(
     solution = on_task(spec, solution or sized_method(spec, task, base.family), task, base.family)
     method, shape = solution.method, family_shape(base.family, task.classes())
     _refuse(text_problems(base, method, (task, *evaluated)))
+    if adapter is None:
+        _refuse(starting_problems(base, method))
     _refuse(method.search_problems(task, base.family))
     _refuse(carrying_problems(base, method, (task, *evaluated), others))
     if spec.training.base_weights == "nf4":

@@ -20,6 +20,7 @@ from adaptlab.engine.models.attachments import (
 )
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.plugins import ENGINE_FAMILIES, ENGINE_METHODS
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.errors import AdaptlabError
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.method import Method
@@ -72,7 +73,8 @@ def random_attachments(
     tensors = _drawn(method.tensors(shape), seed, spread)
     device = next(iter(base.weights.values())).device
     placed = {name: tensor.to(device) for name, tensor in tensors.items()}
-    return ENGINE_METHODS.get(method.name)(method, shape, placed)
+    own = placed | companions_of(method, shape, base.weights)
+    return ENGINE_METHODS.get(method.name)(method, shape, own)
 
 
 def _drawn(shapes: Mapping[str, TensorShape], seed: int, spread: float) -> dict[str, Tensor]:

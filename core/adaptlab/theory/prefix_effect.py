@@ -38,7 +38,9 @@ class PrefixEffect:
     @property
     def expected_addition(self) -> Tensor:
         """Σ_m A^pt_im W_V s_m, [R, B, H, T, D]; α_i W_V s for one position."""
-        return self.after.pattern[..., : self.after.learned] @ self.offered
+        stop, count = self.after.learned, self.offered.shape[-2]
+        # A share that queries take comes first, and offers nothing.
+        return self.after.pattern[..., stop - count : stop] @ self.offered
 
     @property
     def addition(self) -> Tensor:
@@ -122,6 +124,7 @@ def below(attached: Attachments, block: int) -> Attachments:
         products=chosen(attached.products),
         inputs=chosen(attached.inputs),
         mixes=chosen(attached.mixes),
+        queries=chosen(attached.queries),
         attention_inputs=chosen(attached.attention_inputs),
         keys_values=chosen(attached.keys_values),
     )

@@ -13,6 +13,7 @@ from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.models.checkpoint import read_tensors
 from adaptlab.engine.models.model import shown
 from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.task import Task
@@ -126,7 +127,9 @@ def _attached(
 ) -> Attachments:
     """Attach an adaptation's method with these tensors to its base."""
     method = measured.method
-    attached = ENGINE_METHODS.get(method.name)(method, base.family.shape(), tensors)
+    shape = base.family.shape()
+    own = {**tensors, **companions_of(method, shape, base.weights)}
+    attached = ENGINE_METHODS.get(method.name)(method, shape, own)
     return replace(attached, answer_start=base.family.answer_start(measured.task.input_length()))
 
 

@@ -21,10 +21,14 @@ from adaptlab.weights.placed_folder import PlacedFolder
 
 @dataclass(frozen=True)
 class Contents:
-    """The word lists and records that a job's tasks need, by digest."""
+    """The word lists and records that a job's tasks need, by digest.
+
+    `tokeniser` is that of the base model if the job's method starts with a text.
+    """
 
     lists: Mapping[str, WordList] = field(default_factory=dict[str, WordList])
     texts: Mapping[str, TextSource] = field(default_factory=dict[str, TextSource])
+    tokeniser: Tokeniser | None = None
 
 
 def read_datasets(
@@ -41,7 +45,10 @@ def read_datasets(
     """
     paths = {file.sha256: file.path for file in files}
     lists, texts = dict[str, WordList](), dict[str, TextSource]()
-    tokeniser: Tokeniser | None = None
+    starts_with_text = (
+        spec.trains and spec.method is not None and bool(spec.method.starting_texts())
+    )
+    tokeniser = _tokeniser(spec, folder) if starts_with_text else None
     reads_texts = any(task.needs_tokeniser for task in tasks_of(spec))
     chat = _chat_template(folder) if _has_conversations(spec) else PLAIN_TEMPLATE
     for reference in datasets_of(spec):
@@ -54,7 +61,7 @@ def read_datasets(
             texts[reference.digest] = TextSource(path, reference.digest, tokeniser, chat, mask)
         else:
             lists[reference.digest] = read_words(path.read_bytes(), reference.digest)
-    return Contents(lists, texts)
+    return Contents(lists, texts, tokeniser if starts_with_text else None)
 
 
 def _has_conversations(spec: Resolved) -> bool:

@@ -15,7 +15,10 @@ from adaptlab.plugins.shapes import ModelShape
 def attach(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
     """Attach all parts, in their order."""
     return merged(
-        [ENGINE_METHODS.get(part.name)(part, shape, own) for part, own in _parts(method, tensors)]
+        [
+            ENGINE_METHODS.get(part.name)(part, shape, own)
+            for part, own in _parts(method, shape, tensors)
+        ]
     )
 
 
@@ -23,7 +26,7 @@ def attach(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) ->
 def fold(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Fold the parts that keep less than they train."""
     kept: dict[str, Tensor] = {}
-    for part, own in _parts(method, tensors):
+    for part, own in _parts(method, shape, tensors):
         if part.name in ENGINE_FOLDS.names():
             own = ENGINE_FOLDS.get(part.name)(part, shape, own)
         kept |= {f"{part.name}.{name}": tensor for name, tensor in own.items()}
@@ -31,9 +34,10 @@ def fold(method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]) -> d
 
 
 def _parts(
-    method: Combine, tensors: Mapping[str, Tensor]
+    method: Combine, shape: ModelShape, tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[Method, dict[str, Tensor]]]:
     """Every part with its own tensors under their own names."""
     for part in method.parts:
         start = f"{part.name}."
-        yield part, {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+        own = {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+        yield part, own | {name: tensors[name] for name in part.companions(shape)}

@@ -1,4 +1,7 @@
-"""LoRA: s · B A x added to matrix products; DoRA's learned row lengths."""
+"""LoRA: s · B A x added to matrix products; DoRA's learned row lengths.
+
+A start from decomposed weights is subtracted, as part of an update of twice the rank.
+"""
 
 from collections.abc import Mapping
 
@@ -7,7 +10,7 @@ from torch import Tensor
 
 from adaptlab.engine.kernels import grouped
 from adaptlab.engine.models.attachments import Attachments, OutputHook, ProductHook
-from adaptlab.engine.plugins import ENGINE_METHODS
+from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
 from adaptlab.methods.lora import Lora
 from adaptlab.plugins.shapes import ModelShape, Site
 
@@ -15,10 +18,31 @@ from adaptlab.plugins.shapes import ModelShape, Site
 @ENGINE_METHODS.register("lora")
 def attach(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Attachments:
     """Add the low-rank update to every chosen site."""
+    method, tensors = method.kept(), fold(method, shape, tensors)
     sites = method.chosen_sites(shape)
     if method.dora:
         return Attachments(products={site.name: _turned(method, site, tensors) for site in sites})
     return Attachments(outputs={site.name: _updated(method, site, tensors) for site in sites})
+
+
+@ENGINE_FOLDS.register("lora")
+def fold(method: Lora, shape: ModelShape, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the whole update: A above its start, 2 B beside −2 B of it.
+
+    The factor of a site is divided by the rank, or its root, which is twice as high.
+    """
+    if not method.starts_from_weights:
+        return dict(tensors)
+    growth = 2 if method.scaling == "standard" else 2**0.5
+    whole: dict[str, Tensor] = {}
+    for site in method.chosen_sites(shape):
+        a, b = tensors[f"{site.name}.a"], tensors[f"{site.name}.b"]
+        start_a, start_b = (
+            grouped.lifted(tensors[f"{site.name}.start.{part}"], len(a)).to(a) for part in "ab"
+        )
+        whole[f"{site.name}.a"] = torch.cat([a, start_a], 1)
+        whole[f"{site.name}.b"] = growth * torch.cat([b, -start_b], 2)
+    return whole
 
 
 def _updated(method: Lora, site: Site, tensors: Mapping[str, Tensor]) -> OutputHook:

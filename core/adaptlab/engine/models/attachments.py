@@ -1,12 +1,13 @@
 """Attachments: a method's additions to the sites of a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from adaptlab.engine.kernels import grouped
 from adaptlab.engine.models.label_words import LabelWords
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.plugins.shapes import HEAD_SITE
@@ -31,12 +32,33 @@ Where items have other positions, these are [R, B, Q].
 
 
 @dataclass(frozen=True)
+class AttentionRead:
+    """What the queries of a layer have read at content positions.
+
+    `queries` are turned and scaled as attention scores them, and `gathered` is the attention output
+    before W_O. `log_sums` are logarithms of the sums of the exponentials of all scores.
+    """
+
+    queries: Float[Tensor, "R B H Q D"]
+    gathered: Float[Tensor, "R B Q HD"]
+    log_sums: Float[Tensor, "R B H Q"]
+
+
+QueryHook = Callable[[AttentionRead], tuple[Tensor, Tensor | None]]
+"""From what queries have read to a new attention output [R, B, Q, HD].
+
+Also the share [R, B, H, Q] of attention that it takes from all positions alike, None for nothing.
+"""
+
+
+@dataclass(frozen=True)
 class Attachments:
     """Everything a method adds, by site.
 
     `weights` [R, ...] replace base tensors. `outputs` change the output of linear sites and
     sublayers, `products` the matrix product of a linear site, `inputs` its input, `mixes` the
-    attention output before W_O. `attention_inputs` are learned rows that pass through the layer's
+    attention output before W_O, and `queries` it as well, earlier, from a layer's queries.
+    `attention_inputs` are learned rows that pass through the layer's
     norm, W_K and W_V; `keys_values` are learned pairs [R, P, K]; `prompt` holds virtual tokens.
 
     `suffixes` are learned rows like `attention_inputs`, placed after the question. Content attends
@@ -62,6 +84,7 @@ class Attachments:
     products: Mapping[str, ProductHook] = field(default_factory=dict[str, ProductHook])
     inputs: Mapping[str, InputHook] = field(default_factory=dict[str, InputHook])
     mixes: Mapping[str, MixHook] = field(default_factory=dict[str, MixHook])
+    queries: Mapping[str, QueryHook] = field(default_factory=dict[str, QueryHook])
     attention_inputs: Mapping[str, Float[Tensor, "R P _"]] = field(
         default_factory=dict[str, Tensor]
     )
@@ -96,8 +119,8 @@ class Attachments:
     def changes_classes_only(self) -> bool:
         """Return True if nothing but a head for classes differs from the base."""
         others = (
-            self.outputs, self.products, self.inputs, self.mixes, self.attention_inputs,
-            self.keys_values, self.suffixes, self.label_scales,
+            self.outputs, self.products, self.inputs, self.mixes, self.queries,
+            self.attention_inputs, self.keys_values, self.suffixes, self.label_scales,
         )  # fmt: skip
         prompts = (self.prompt, self.late_prompt)
         return (
@@ -133,6 +156,7 @@ def merged(several: Sequence[Attachments]) -> Attachments:
         products=_joined((each.products for each in several), _product_chain),
         inputs=_joined((each.inputs for each in several), _input_chain),
         mixes=_joined((each.mixes for each in several), _mix_chain),
+        queries=_joined((each.queries for each in several), _query_chain),
         attention_inputs=_joined((each.attention_inputs for each in several), _queue),
         keys_values=_joined(
             (each.keys_values for each in several),
@@ -175,3 +199,24 @@ def _input_chain(first: InputHook, then: InputHook) -> InputHook:
 
 def _mix_chain(first: MixHook, then: MixHook) -> MixHook:
     return lambda gathered, rows: then(first(gathered, rows), rows)
+
+
+def _query_chain(first: QueryHook, then: QueryHook) -> QueryHook:
+    def chained(read: AttentionRead) -> tuple[Tensor, Tensor | None]:
+        gathered, share = first(read)
+        gathered, more = then(replace(read, gathered=gathered))
+        if share is None or more is None:
+            return gathered, more if share is None else share
+        return gathered, share + more - share * more
+
+    return chained
+
+
+def diluted(
+    pattern: Float[Tensor, "A B H Q K"], share: Float[Tensor, "R B H Q"] | None
+) -> Float[Tensor, "R B H Q K2"]:
+    """Return a pattern with a share of attention before it, taken from all."""
+    if share is None:
+        return pattern
+    first = share.unsqueeze(-1)
+    return torch.cat([first, (1 - first) * grouped.lifted(pattern, len(first))], -1)

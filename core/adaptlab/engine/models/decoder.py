@@ -43,7 +43,12 @@ from adaptlab.engine.kernels.fused_products import (
     fused_mlp,
 )
 from adaptlab.engine.models import recomputing, sites
-from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
+from adaptlab.engine.models.attachments import (
+    NOTHING_ATTACHED,
+    Attachments,
+    AttentionRead,
+    diluted,
+)
 from adaptlab.engine.models.attention import (
     EVERY_ROW,
     KeysValues,
@@ -191,7 +196,7 @@ def begun(
     room: int,
 ) -> Begun | None:
     """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
-    if decoder.attention != "causal" or attachments.label_scales:
+    if decoder.attention != "causal" or attachments.label_scales or attachments.queries:
         return None
     reads: list[Read] = []
     logits = decode(decoder, weights, tokens, attachments, rows, None, None, reads)
@@ -519,22 +524,22 @@ class _Model:
         if not learned:
             pattern = self.reweighted(name, stream, scores.softmax(-1))
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
-            mixed = by_group(kept, values)
+            mixed, every = by_group(kept, values), scores
         else:
             learned_keys = joined([k for k, _ in learned], -2)
             learned_values = joined([v for _, v in learned], -2)
             learned_scores = by_group(queries, learned_keys.transpose(-1, -2))  # R, B, H, Q, P
             if stream.rows is not None:
                 learned_scores = self.unless_ahead(layer, learned_scores, keys.shape[-2], rows)
-            pattern = joined([learned_scores, scores], -1).softmax(-1)
-            count = learned_keys.shape[-2]
-            pattern = self.reweighted(name, stream, pattern, count)
+            every, count = joined([learned_scores, scores], -1), learned_keys.shape[-2]
+            pattern = self.reweighted(name, stream, every.softmax(-1), count)
             kept = self.dropped(f"{name}.pattern", pattern, length, rows)
             mixed = by_group(kept[..., :count], learned_values)
             mixed = grouped.plus(mixed, by_group(kept[..., count:], values))
         gathered = mixed.transpose(2, 3).flatten(-2)
         if stream.rows is None:
             return gathered
+        gathered, pattern = self.reread(name, (queries, gathered, every), pattern)
         if self.recorder is not None:
             self.recorder.record(layer, pattern, scores.softmax(-1))
         return self.mixed(name, gathered, rows)
@@ -570,6 +575,8 @@ class _Model:
         given, rows = self.attachments, stream.rows
         if rows is None or self.decoder.attention != "causal" or self.recorder is not None:
             return None
+        if f"{name}.queries" in given.queries:
+            return None
         if given.suffixes or given.late_prompt is not None or given.label_scales:
             return None
         first, _, step = rows.indices(stream.length)
@@ -597,6 +604,22 @@ class _Model:
             return gathered
         at = rows if self.cache is None else self.cache.positions.unsqueeze(-1)
         return mix(grouped.lifted(gathered, self.attachments.replicates), at)
+
+    def reread(
+        self, name: str, read: tuple[Tensor, Tensor, Tensor], pattern: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return attention output and pattern as a hook of queries changes them.
+
+        Queries, output and scores are those of the content's rows.
+        """
+        queries, gathered, scores = read
+        hook = self.attachments.queries.get(f"{name}.queries")
+        if hook is None:
+            return gathered, pattern
+        parts = (queries, gathered, scores.logsumexp(-1))
+        of_all = (grouped.lifted(part, self.attachments.replicates) for part in parts)
+        gathered, share = hook(AttentionRead(*of_all))
+        return gathered, diluted(pattern, share)
 
     def reweighted(
         self, name: str, stream: Stream, pattern: Float[Tensor, "R B H Q K"], learned: int = 0

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from adaptlab.engine.kernels import grouped
 from adaptlab.engine.models import library_rotary, recomputing
-from adaptlab.engine.models.attachments import Attachments
+from adaptlab.engine.models.attachments import Attachments, AttentionRead, QueryHook, diluted
 from adaptlab.engine.models.key_cache import Begun, KeyCache, Read, cached
 from adaptlab.engine.models.library_comparison import library_config, library_module
 from adaptlab.engine.models.library_pass import LibraryPass
@@ -154,7 +154,7 @@ class LibraryModel:
         room: int,
     ) -> Begun | None:
         """Read tokens, and keep what attention reads; see `plugins.Beginning`."""
-        if attached.label_scales or not self._turns_alike(attached, room):
+        if attached.label_scales or attached.queries or not self._turns_alike(attached, room):
             return None
         count, device = len(tokens), tokens.device
         masks: list[Read] = []
@@ -418,21 +418,25 @@ class LibraryModel:
         of_content = mask
         keys, values, mask = _with_learned_keys(at, layer, keys, values, mask)
         factors = at.attached.label_factors(f"blocks.{layer}.attn", at.length, slice(None))
-        plain = at.recorder is None and factors is None
+        hook = at.attached.queries.get(f"blocks.{layer}.attn.queries")
+        plain = at.recorder is None and factors is None and hook is None
         if plain and _has_plain_softmax(options):
             attend: Any = _library_functions()["sdpa"]
             return attend(module, queries, keys, values, mask, is_causal=False, **options)
         output, pattern = _explicit(module, queries, keys, values, mask, options)
         if factors is not None:
             output = output + _added(pattern[..., -at.length :], values, factors)
+        share = None
+        if hook is not None:
+            output, share = _reread(at, hook, (queries, keys, mask), output, options)
         if at.recorder is not None:
             start, split = at.virtual, (at.replicates, -1)
             asked, keys, values, shown = (
                 tensor[..., start:, :] for tensor in (queries, *content, of_content)
             )
             _, relative = _explicit(module, asked, keys, values, shown[..., start:], options)
-            whole = pattern[:, :, start:]
-            at.recorder.record(layer, whole.unflatten(0, split), relative.unflatten(0, split))
+            whole = diluted(pattern[:, :, start:].unflatten(0, split), share)
+            at.recorder.record(layer, whole, relative.unflatten(0, split))
         return output, pattern
 
     def _with_learned(
@@ -528,6 +532,35 @@ def _added(
     content = values[..., -count:, :].repeat_interleave(pattern.shape[1] // values.shape[1], 1)
     added = (pattern * (factors.flatten(0, 1).to(pattern) - 1)) @ content
     return added.transpose(1, 2)
+
+
+def _reread(
+    at: LibraryPass,
+    hook: QueryHook,
+    given: tuple[Tensor, Tensor, Tensor],
+    output: Float[Tensor, "N Q H D"],
+    options: Mapping[str, Any],
+) -> tuple[Tensor, Tensor | None]:
+    """Return the output as a hook of queries changes it at the content.
+
+    Also the share of attention that it takes.
+    """
+    start, split = at.virtual, (at.replicates, -1)
+    queries, mask = given[0][:, :, start:], given[2][:, :, start:]
+    scaling = options.get("scaling")
+    queries = queries * (queries.shape[-1] ** -0.5 if scaling is None else scaling)
+    keys = given[1].repeat_interleave(queries.shape[1] // given[1].shape[1], 1)
+    scores = queries @ keys.transpose(-1, -2)
+    if (cap := options.get("softcap")) is not None:
+        scores = cap * (scores / cap).tanh()
+    log_sums = scores.masked_fill(~mask, -torch.inf).logsumexp(-1)
+    if (sinks := options.get("s_aux")) is not None:
+        log_sums = log_sums.logaddexp(sinks.view(1, -1, 1).to(log_sums))
+    gathered = output[:, start:].flatten(-2)
+    parts = (tensor.unflatten(0, split) for tensor in (queries, gathered, log_sums))
+    changed, share = hook(AttentionRead(*parts))
+    content = changed.flatten(0, 1).unflatten(-1, output.shape[-2:])
+    return torch.cat([output[:, :start], content], 1), share
 
 
 def _explicit(

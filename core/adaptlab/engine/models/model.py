@@ -63,9 +63,11 @@ class Model:
 
     @property
     def _of_method(self) -> dict[str, Tensor]:
-        """The trained tensors of the method itself."""
-        head = self.plan.shape.class_head
-        return {name: tensor for name, tensor in self.trained.items() if name not in head}
+        """The trained tensors of the method itself, and their frozen companions."""
+        shape, method = self.plan.shape, self.plan.method
+        own = {n: tensor for n, tensor in self.trained.items() if n not in shape.class_head}
+        frozen = () if method is None else method.companions(shape)
+        return own | {name: self.base[name] for name in frozen}
 
     def rows(self, rows: Sequence[int]) -> Self:
         """Return the model of some replicates, in this order."""

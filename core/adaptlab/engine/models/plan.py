@@ -21,6 +21,7 @@ from adaptlab.specs.resolved import Resolved, ResolvedTheory, Trained, scored_ta
 from adaptlab.specs.spec import EarlyStopping, Precision, ResolvedTraining
 from adaptlab.specs.stopping import stopping_metric
 from adaptlab.text.source import TextSource
+from adaptlab.text.tokeniser import Tokeniser
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Plan:
 
     texts: Mapping[str, TextSource] = field(default_factory=dict[str, TextSource])
     """The records of the tasks' datasets, by digest."""
+
+    tokeniser: Tokeniser | None = None
+    """The base model's tokeniser, if the method starts with a text."""
 
     chosen: Precision | None = None
     """The precision that was chosen for `auto`; None before it is."""
@@ -170,13 +174,14 @@ def make_plan(
     device: str,
     lists: Mapping[str, WordList] = MappingProxyType({}),
     texts: Mapping[str, TextSource] = MappingProxyType({}),
+    tokeniser: Tokeniser | None = None,
 ) -> Plan:
     """Return the plan of a resolved spec on a device.
 
     The device `auto` is a GPU if there is one.
 
     `lists` and `texts` are the words and the records of the datasets that its tasks need, by
-    digest.
+    digest, and `tokeniser` reads the text with which a method starts.
     """
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Plan(
@@ -188,6 +193,7 @@ def make_plan(
         dtype=torch.float64 if spec.precision == "float64" else torch.float32,
         lists=lists,
         texts=texts,
+        tokeniser=tokeniser,
     )
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from adaptlab.engine.kernels.counter import constant, normal, random_bits, stream, uniform
 from adaptlab.engine.kernels.fused_adamw import has_kernel
 from adaptlab.engine.tensors import Float, Int
+from adaptlab.engine.training.decomposed import DECOMPOSED, decomposed
 from adaptlab.plugins.shapes import TensorShape
 
 
@@ -88,8 +89,8 @@ def allocate(
     """Allocate and initialise exactly the declared tensors, for every seed.
 
     `bases` are the base tensors [G, ...] that initialisers of kind `base…` copy, and `states` the
-    activations [G, *shape], by the name of the tensor that starts with them. `scales` multiply
-    random initial values.
+    activations and embeddings [G, *shape], by the name of the tensor that starts with them.
+    `scales` multiply random initial values.
     """
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
@@ -97,7 +98,7 @@ def allocate(
     start = 0
     for name, shape in shapes.items():
         stop = start + shape.size
-        if shape.initialiser.kind == "token_states":
+        if name in states:
             initial = _copies(states[name], len(seeds)).to(dtype)
         else:
             initial = _initial(name, shape, seeds, bases).to(dtype)
@@ -135,6 +136,8 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         if start.kind == "base_row_norms":
             source = torch.linalg.vector_norm(source, dim=-1)
         return _copies(source, replicates)
+    if start.kind in DECOMPOSED:
+        return _copies(decomposed(shape, bases[start.source]), replicates)
     if start.kind == "base_rows":
         return _base_rows(name, shape, seeds, bases[start.source])
     if start.kind in ("zeros", "ones", "constant"):

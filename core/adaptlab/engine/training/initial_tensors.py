@@ -13,8 +13,10 @@ from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.plugins import ENGINE_TOKEN_STATES
 from adaptlab.engine.tensors import Float, Int
 from adaptlab.engine.training.allocate import Trainables, allocate, drawn_rows
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.engine.training.passes import of_seeds
-from adaptlab.plugins.learned_positions import EMBEDDING
+from adaptlab.errors import InvalidSpec
+from adaptlab.plugins.learned_positions import EMBEDDING, text_start_problems
 from adaptlab.plugins.shapes import TensorShape
 
 
@@ -29,15 +31,22 @@ def initial_trainables(plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]) -
         base,
         plan.dtype,
         plan.replicate_scales,
-        _token_states(plan, base),
+        _of_tokens(plan, base),
     )
 
 
+def with_companions(plan: Plan, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return base tensors with the frozen companions of the plan's method."""
+    if plan.method is None:
+        return dict(base)
+    return {**base, **companions_of(plan.method, plan.shape, base)}
+
+
 @torch.no_grad()
-def _token_states(
+def _of_tokens(
     plan: Plan, base: Mapping[str, Float[Tensor, "G ..."]]
 ) -> dict[str, Float[Tensor, "S P _"]]:
-    """Return the initial values of all tensors that start as activations.
+    """Return the initial values of tensors that start as tokens.
 
     There are values for every seed. Seeds are computed one by one, so that those of a seed do not
     depend on the others.
@@ -45,7 +54,7 @@ def _token_states(
     starting = {
         name: shape
         for name, shape in plan.trained_shapes.items()
-        if shape.initialiser.kind == "token_states"
+        if shape.initialiser.kind == "token_states" or shape.initialiser.text
     }
     if not starting:
         return {}
@@ -66,19 +75,45 @@ def _of_seed(
 ) -> dict[str, Float[Tensor, "1 P _"]]:
     """Return the initial values of one seed.
 
-    All layers of a method start with the same tokens, which are those that a soft prompt draws.
-    Each method of a combination draws its own.
+    All layers of a method start with the same tokens, which are those that a soft prompt draws, or
+    those of its text. Each method of a combination draws its own.
     """
     of_method: dict[str, dict[str, Tensor]] = {}
     values: dict[str, Tensor] = {}
     for name, shape in starting.items():
-        source, length = shape.initialiser.source, shape.shape[0]
+        start, length = shape.initialiser, shape.shape[0]
+        source = start.source
+        if start.kind == "base_rows":
+            values[name] = _embedded(plan, base, _of_text(plan, start.text, length))
+            continue
         method = name.removesuffix(source)  # empty outside a combination
         if method not in of_method:
-            tokens = drawn_rows(f"{method}embed.prompt", shape.initialiser.rows, length, seed)
-            embeddings = plan.shape.embedding_scale * base[EMBEDDING][:, tokens]
-            beside = plan.shape.width - embeddings.shape[-1]  # position codes, which stay 0
+            if start.text:
+                tokens = _of_text(plan, start.text, length)
+            else:
+                tokens = drawn_rows(f"{method}embed.prompt", start.rows, length, seed)
             states = ENGINE_TOKEN_STATES.get(plan.family.name)
-            of_method[method] = states(plan.family, base, functional.pad(embeddings, (0, beside)))
+            of_method[method] = states(plan.family, base, _embedded(plan, base, tokens))
         values[name] = of_method[method][source]
     return values
+
+
+def _embedded(
+    plan: Plan, base: Mapping[str, Float[Tensor, "1 ..."]], tokens: Int[Tensor, "P"]
+) -> Float[Tensor, "1 P C"]:
+    embeddings = plan.shape.embedding_scale * base[EMBEDDING][:, tokens]
+    beside = plan.shape.width - embeddings.shape[-1]  # position codes, which stay 0
+    return functional.pad(embeddings, (0, beside))
+
+
+def _of_text(plan: Plan, text: str, length: int) -> Int[Tensor, "P"]:
+    """Return the tokens of a text, repeated to `length`.
+
+    Raises:
+        InvalidSpec: the text has more tokens.
+    """
+    assert plan.tokeniser is not None, "it is read if the method has a text"
+    tokens = plan.tokeniser.tokens(text).ids
+    if problems := text_start_problems(len(tokens), length):
+        raise InvalidSpec(*problems)
+    return torch.tensor([tokens[n % len(tokens)] for n in range(length)], device=plan.device)
