@@ -315,7 +315,13 @@ def test_every_look_can_be_had_in_every_format(
 def test_whatever_is_printed_can_be_chosen() -> None:
     printing = {path for path, command in known().items() if formats(command)}
     files = {"results export", "results curves", "checkpoints download", "datasets download"}
-    files |= {"studies bundle", "studies new", "checkpoints export", "base-models export"}
+    files |= {
+        "studies bundle",
+        "studies new",
+        "studies track",
+        "checkpoints export",
+        "base-models export",
+    }
     words_only = {
         "sbatch-script",
         "login",

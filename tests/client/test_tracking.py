@@ -1,4 +1,4 @@
-"""A study on a board: MLflow by its REST interface, TensorBoard by event files."""
+"""A study on a board: MLflow by REST, TensorBoard by event files."""
 
 import json
 import math
@@ -205,7 +205,7 @@ def waited_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.long("a server of another project")
+@pytest.mark.long("real MLflow")
 def test_a_real_mlflow_keeps_all_of_it_once(
     client: Client, study: StudyView, real_board: str
 ) -> None:

@@ -200,7 +200,7 @@ def test_every_position_of_an_encoder_sees_all_others(name: str, method: Method,
 
 
 def test_learned_positions_that_stand_in_every_item_cost_as_much_as_its_tokens():
-    """A library's model reads them with the content; ours computes them once for all items."""
+    """Our models compute them once for all items."""
     flops = {
         (family, length): work(adaptation(method, family=SMALL_OF_EACH[family]).spec).training.flops
         for family in ("transformers", "minigpt")

@@ -22,6 +22,7 @@ REASONS = {
     "long trainings",
     "many bad inputs",
     "many simulated studies",
+    "real MLflow",
     "real Slurm",
     "recipes",
     "tests of tests",

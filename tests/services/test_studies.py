@@ -33,7 +33,7 @@ from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.jobs import jobs, lists
 from adaptlab_services.jobs.lists import JobQuery
 from adaptlab_services.people.tokens import Principal
-from adaptlab_services.studies import studies
+from adaptlab_services.studies import studies, study_views
 from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
@@ -151,6 +151,25 @@ def test_a_preview_says_what_a_creation_makes_and_stores_nothing(
         stored = {jobs.get(session, job_id).spec_digest for job_id in made}
     assert stored == {job.spec_digest for job in preview.jobs}
     assert study.skipped == preview.skipped
+
+
+def test_a_study_is_not_over_before_the_scores_in_the_same_answer(
+    sessions: Sessions, ada: Principal, base: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs may end between two statements of the answer."""
+    create(sessions, ada)
+    rows = study_views._rows  # pyright: ignore[reportPrivateUsage]
+
+    def and_then_all_end(session: Session, study_id: UUID) -> Any:
+        found = rows(session, study_id)
+        finish_all(sessions)
+        return found
+
+    monkeypatch.setattr(study_views, "_rows", and_then_all_end)
+    seen = look(sessions)
+    assert not seen.terminal
+    assert not any(job.terminal for cell in seen.cells for job in cell.jobs)
+    assert look(sessions).terminal
 
 
 def test_what_has_been_run_is_reused_and_marked(

@@ -48,10 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "studies link": ("adaptlab studies link $STUDY 'reviewers' --days 60",),
     "studies links": ("adaptlab studies links $STUDY",),
     "studies unlink": ("adaptlab studies unlink $STUDY $LINK",),
-    "studies track": (
-        "adaptlab studies track $STUDY --mlflow http://localhost:5000",
-        "adaptlab studies track $STUDY --tensorboard runs/",
-    ),
+    "studies track": ("adaptlab studies track $STUDY --tensorboard runs",),
     "studies delete": ("adaptlab studies delete $STUDY --with-jobs --yes",),
     "studies annotate": (
         "adaptlab studies annotate $STUDY --name lora-or-prefix",

@@ -1,4 +1,4 @@
-"""A study as runs of a tracker: the study, below it its jobs, below these their seeds."""
+"""A study as runs of a tracker: below it its jobs, below these seeds."""
 
 import json
 from collections import Counter
@@ -59,7 +59,7 @@ class TrackedRun:
 
 
 def tracked_runs(client: "Client", study: StudyView) -> Iterator[TrackedRun]:
-    """Yield the run of a study, then those of its jobs that ended, each before its seeds."""
+    """Yield the run of a study, then of its jobs that ended, with seeds."""
     comparison = client.comparisons.study(study.id)
     reports = [(table, report) for table in comparison.tables for report in table.reports]
     headlines = [report.headline for _, report in reports]
@@ -190,7 +190,7 @@ def _curve_points(curves: tuple[Curve, ...]) -> Iterator[TrackedPoint]:
 
 
 def _last(one: ReplicateResult, own: str, scored: list[EvaluationView]) -> Iterator[TrackedPoint]:
-    """Yield the scores of one seed; of other tasks, their name is in that of the score."""
+    """Yield the scores of one seed; other tasks are in the names of theirs."""
     names: Counter[str] = Counter()
     for score in scored:
         name = str(score.task["name"])

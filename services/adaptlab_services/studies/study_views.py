@@ -3,6 +3,7 @@
 They contain the specs, the progress cell by cell, and the missing results.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +55,9 @@ class Belonging:
 def study_view(session: Session, study: Study, belonging: Belonging) -> StudyView:
     """Return the view of one study."""
     rows = _rows(session, study.id)
-    counts = counted(session, [study.id])[study.id]
-    summary = study_summary(study, belonging, counts)
+    # From the same statement: a job that ends now would make the study terminal without its scores.
+    states = Counter({row.id: row.state for row in rows}.values())
+    summary = study_summary(study, belonging, dict(sorted(states.items())))
     return StudyView(
         **dict(summary),
         shared_from=belonging.shared_from,
