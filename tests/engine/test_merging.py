@@ -36,8 +36,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 NO_MERGE = {
     "adapter", "attention_bias", "autoprompt", "autoprompt_sgd", "exhaustive",
-    "fluentprompt", "frozen", "pez", "prefix_tuning", "random_prompt", "soft_prompt",
-    "suffix_tuning",
+    "fluentprompt", "frozen", "llama_adapter", "ntk_attention", "pez", "prefix_tuning",
+    "prefix_tuning_plus", "random_prompt", "soft_prompt", "suffix_tuning",
 }  # fmt: skip
 NOT_OF_THESE = {"head_only", "anchor_reweighting", "in_context"}
 """Methods that need classes or demonstrations."""
@@ -101,6 +101,13 @@ def test_a_method_is_merged_or_refused(name: str, model: str, tmp_path: Path):
     assert difference.abs().max() < 2e-4
     assert report.worst is not None
     assert report.worst.rounding < 1e-5
+
+
+def test_a_part_that_reads_queries_is_not_left_out_of_a_merge(tmp_path: Path):
+    both = pair(llama, tmp_path / "base", double=False)
+    parts = [{"name": "lora", "rank": 1}, {"name": "ntk_attention"}]
+    with pytest.raises(NotMergeable, match="between the matrices"):
+        merged(both, tmp_path, {"name": "combine", "parts": parts})
 
 
 TIED = {"name": "full_finetuning"}, {"name": "lora", "rank": 2, "sites": ["unembed"]}

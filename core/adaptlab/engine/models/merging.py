@@ -68,7 +68,7 @@ def _check(method: Method, shape: ModelShape, attached: Attachments) -> None:
         )
     hooked = {*attached.inputs, *attached.products, *attached.outputs}
     inner = [n for n in hooked if n not in shape.sites or shape.sites[n].kind != "linear"]
-    if attached.mixes or attached.label_scales or inner:
+    if attached.mixes or attached.queries or attached.label_scales or inner:
         raise NotMergeable(
             f"{method.title} computes something between the matrices of the model, so it is not a "
             "change of them. Download the checkpoint as it is, or adapt with lora, ia3 or "
