@@ -54,8 +54,8 @@ LONGEST_SECONDS = 10.0
 LONGEST_WAIT = 3.0
 """Longest time that a check waits for that of another request."""
 
-LONGEST_PAUSE = "15s"
-"""Longest time between two statements; longer than waiting and checking."""
+LONGEST_PAUSE = "30s"
+"""Longest time between two statements; longer than waiting and checking on a busy machine."""
 
 MOST_KEPT = 256
 MODULE = "adaptlab_services.models.token_process"
