@@ -218,7 +218,7 @@ def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     content: Callable[[], bytes],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """The process is limited by its processor time, whatever else the machine does."""
+    """Its process is limited by processor time, however busy the machine."""
     monkeypatch.setattr(token_checks, "LONGEST_SECONDS", patience.LONG)
     monkeypatch.setattr(token_checks, "LONGEST_PAUSE", f"{2 * patience.LONG:.0f}s")
     (folder / "tokenizer.json").write_bytes(content())
