@@ -37,7 +37,7 @@ from adaptlab.engine.methods.shira import places
 from adaptlab.engine.methods.vera import projections
 from adaptlab.engine.models.attachments import Attachments
 from adaptlab.engine.plugins import ENGINE_FOLDS, ENGINE_METHODS
-from adaptlab.engine.training.decomposed import decomposed
+from adaptlab.engine.training.decomposed import companions_of
 from adaptlab.errors import NoPeftForm
 from adaptlab.exchange.peft_methods import c3a, hira, loha, miss, oft
 from adaptlab.exchange.site_forms import SiteForm
@@ -239,9 +239,7 @@ def test_a_start_from_decomposed_weights_is_that_of_peft(start: str, tmp_path: P
     method = Lora(rank=3, alpha=6, sites=("q", "v", "down"), initialisation=start)  # pyright: ignore[reportArgumentType]
     shape = both.ours.family.shape()
     base = {name: tensor.unsqueeze(0) for name, tensor in both.ours.tensors.items()}
-    parts = {
-        n: decomposed(s, base[s.initialiser.source]) for n, s in method.companions(shape).items()
-    }
+    parts = companions_of(method, shape, base)
     config = LoraConfig(
         r=3, lora_alpha=6, init_lora_weights=start,  # pyright: ignore[reportArgumentType]
         target_modules=["q_proj", "v_proj", "down_proj"],

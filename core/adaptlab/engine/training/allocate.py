@@ -11,7 +11,7 @@ from torch.nn import functional
 from adaptlab.engine.kernels.counter import constant, normal, random_bits, stream, uniform
 from adaptlab.engine.kernels.fused_adamw import has_kernel
 from adaptlab.engine.tensors import Float, Int
-from adaptlab.engine.training.decomposed import DECOMPOSED, decomposed
+from adaptlab.engine.training.decomposed import DECOMPOSED, Decompositions
 from adaptlab.plugins.shapes import TensorShape
 
 
@@ -95,11 +95,13 @@ def allocate(
     total = sum(shape.size for shape in shapes.values())
     flat = torch.empty(len(seeds), total, dtype=dtype, device=seeds.device)
     decays = torch.ones(total, dtype=dtype, device=seeds.device)
-    start = 0
+    start, decompositions = 0, Decompositions(bases)
     for name, shape in shapes.items():
         stop = start + shape.size
         if name in states:
             initial = _copies(states[name], len(seeds)).to(dtype)
+        elif shape.initialiser.kind in DECOMPOSED:
+            initial = _copies(decompositions.part(shape), len(seeds)).to(dtype)
         else:
             initial = _initial(name, shape, seeds, bases).to(dtype)
         if scales is not None and shape.initialiser.is_random:
@@ -136,8 +138,6 @@ def _initial(name: str, shape: TensorShape, seeds: Tensor, bases: Mapping[str, T
         if start.kind == "base_row_norms":
             source = torch.linalg.vector_norm(source, dim=-1)
         return _copies(source, replicates)
-    if start.kind in DECOMPOSED:
-        return _copies(decomposed(shape, bases[start.source]), replicates)
     if start.kind == "base_rows":
         return _base_rows(name, shape, seeds, bases[start.source])
     if start.kind in ("zeros", "ones", "constant"):

@@ -9,33 +9,56 @@ from adaptlab.engine.tensors import Float
 from adaptlab.plugins.method import Method
 from adaptlab.plugins.shapes import ModelShape, TensorShape
 
-DECOMPOSED = ("singular_rows", "singular_columns", "triangular_rows", "orthonormal_columns")
+SINGULAR = ("singular_rows", "singular_columns")
+COLUMNS = ("singular_columns", "orthonormal_columns")
+DECOMPOSED = (*SINGULAR, "triangular_rows", "orthonormal_columns")
 
 
-@torch.no_grad()
-def decomposed(shape: TensorShape, source: Float[Tensor, "G O I"]) -> Float[Tensor, "G *shape"]:
-    """Return the first rows [r, I] or columns [O, r] of a decomposition.
+class Decompositions:
+    """Parts of decompositions of base matrices [G, O, I].
 
-    See `Initialiser`. Signs of singular vectors are arbitrary, but equal for all tensors of one
-    matrix, whose product they leave as it is.
+    The factors of the latest matrix are kept, because A and B of a site are of one.
     """
-    start, (rows, columns) = shape.initialiser, shape.shape
-    if start.kind in ("singular_rows", "singular_columns"):
-        left, values, right = torch.linalg.svd(source, full_matrices=False)
-        roots = (values / start.scale).sqrt()
-        left, right = left * roots.unsqueeze(-2), roots.unsqueeze(-1) * right
-    else:
-        left, right = torch.linalg.qr(source)
-    is_left = start.kind in ("singular_columns", "orthonormal_columns")
-    return left[..., :columns] if is_left else right[..., :rows, :]
+
+    def __init__(self, bases: Mapping[str, Tensor]) -> None:
+        self._bases = bases
+        self._latest: tuple[str, bool] | None = None
+        self._factors: tuple[Tensor, ...] = ()
+
+    @torch.no_grad()
+    def part(self, shape: TensorShape) -> Float[Tensor, "G *shape"]:
+        """Return the first rows [r, I] or columns [O, r]; see `Initialiser`.
+
+        Signs of singular vectors are arbitrary, but equal for all tensors of one matrix, whose
+        product they leave as it is.
+        """
+        start, (rows, columns) = shape.initialiser, shape.shape
+        left, *values, right = self._of(start.source, start.kind in SINGULAR)
+        if values:
+            roots = (values[0] / start.scale).sqrt()
+            left, right = left * roots.unsqueeze(-2), roots.unsqueeze(-1) * right
+        return left[..., :columns] if start.kind in COLUMNS else right[..., :rows, :]
+
+    def _of(self, source: str, is_singular: bool) -> tuple[Tensor, ...]:
+        if self._latest != (source, is_singular):
+            matrix = self._bases[source]
+            self._factors = (
+                torch.linalg.svd(matrix, full_matrices=False)
+                if is_singular
+                else torch.linalg.qr(matrix)
+            )
+            self._latest = source, is_singular
+        return self._factors
 
 
 def companions_of(
     method: Method, shape: ModelShape, base: Mapping[str, Float[Tensor, "G ..."]]
 ) -> dict[str, Float[Tensor, "G ..."]]:
     """Return the frozen companions of a method, by name."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in method.companions(shape).items():
-        source = base[tensor.initialiser.source]
-        found[name] = source if tensor.initialiser.kind == "base" else decomposed(tensor, source)
-    return found
+    decompositions = Decompositions(base)
+    return {
+        name: base[tensor.initialiser.source]
+        if tensor.initialiser.kind == "base"
+        else decompositions.part(tensor)
+        for name, tensor in method.companions(shape).items()
+    }
