@@ -14,6 +14,7 @@ from tests.hub_server import Handler, Hub, a_hub
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.hub import HubFetchView
+from adaptlab_services.errors import StateConflict
 from adaptlab_services.hub import fetches, hub_tokens, pushes
 from adaptlab_services.hub.hub_tokens import NewHubToken
 from adaptlab_services.hub.pushes import NewHubPush
@@ -183,6 +184,16 @@ def test_two_pushes_at_once_are_one(lab: Pushes, hub: Hub) -> None:
     lab.attempt().run()
     lab.attempt().run()
     assert sorted(hub.commits) == [REPO, "lab/other"]
+
+
+def test_a_cancelled_push_is_not_tried_again_beside_its_successor(lab: Pushes) -> None:
+    first = lab.ask()
+    with lab.sessions.begin() as session:
+        fetches.cancel(session, first.id)
+    second = lab.ask()
+    with lab.sessions.begin() as session, pytest.raises(StateConflict, match="Another fetch"):
+        fetches.retry(session, first.id, lab.settings)
+    assert lab.look(second).state == "pending"
 
 
 def test_refusals_that_need_no_hub(lab: Pushes) -> None:

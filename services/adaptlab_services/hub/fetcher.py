@@ -18,7 +18,6 @@ from adaptlab_services.hub import due_fetches
 from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubPatience
-from adaptlab_services.hub.pushing import PushAttempt
 from adaptlab_services.outages import is_outage
 from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
@@ -107,8 +106,7 @@ class Fetcher:
             claimed = due_fetches.claim(session, alias, self._holder)
         if claimed is None:
             return None
-        kind = FetchAttempt if claimed.push is None else PushAttempt
-        return kind(self._sessions, self._settings, claimed, self._patience)
+        return FetchAttempt(self._sessions, self._settings, claimed, self._patience)
 
     def _run(self, attempt: FetchAttempt) -> None:
         try:

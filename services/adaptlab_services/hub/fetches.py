@@ -1,6 +1,7 @@
 """Fetches from a hub: created, listed, cancelled and tried again."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 from uuid import UUID
@@ -76,12 +77,7 @@ def create(
     project_id = access.to_create(session)
     check_on(settings, "/source")
     source = _read_source(new)
-    # Locked, so that of simultaneous requests for one name the second sees the first.
-    lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
-    session.execute(lock)
-    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
-    mine = HubFetch.project_id == project_id, HubFetch.name == new.name, active
-    row = session.scalars(select(HubFetch).where(*mine)).one_or_none()
+    row = active_of(session, project_id, new.name)
     if row is not None:
         if _source(row) != str(source):
             raise StateConflict(
@@ -90,36 +86,61 @@ def create(
         return get(session, row.id), False
     if not new.plan_only:
         _check_free(session, project_id, new, source)
-    check_count(session, principal)
     quotas.check_room(session, principal.user_id, 0)
     base_model = new.model_dump(mode="json", include={"evaluation", "resources", "labels"})
     imports = new.imports and new.kind == "model" and not new.plan_only
-    whole = source.name if isinstance(source, HubDatasetName) else source
-    values: dict[str, Any] = {  # columns of several types
-        "id": uuid.uuid4(),
+    columns: dict[str, Any] = {  # of several types
         "project_id": project_id,
-        "owner_id": principal.user_id,
         "name": new.name,
-        "endpoint": HubAccess.of(settings, None).hosts.alias,
-        "repository": whole.repository,
-        "revision": whole.revision,
         "base_model": base_model if imports else None,
         "dataset": _split_of(source),
         "plan_only": new.plan_only,
     }
-    session.execute(insert(HubFetch).values(values))
-    audit.note(session, source=str(source), name=new.name)
-    return get(session, values["id"]), True
+    return store(session, principal, settings, source, columns), True
 
 
-def check_count(session: Session, principal: Principal) -> None:
-    """Raise `StateConflict` if the caller has too many active fetches."""
+def active_of(session: Session, project_id: int, name: str) -> HubFetch | None:
+    """Return the active fetch of a name, None if there is none.
+
+    Of simultaneous requests for one name, the second waits for the first.
+    """
+    lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
+    session.execute(lock)
+    named = HubFetch.project_id == project_id, HubFetch.name == name
+    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
+    return session.scalars(select(HubFetch).where(*named, active)).one_or_none()
+
+
+def store(
+    session: Session,
+    principal: Principal,
+    settings: Settings,
+    source: HubName | HubDatasetName,
+    columns: Mapping[str, Any],  # of several types
+) -> HubFetchView:
+    """Store a fetch of the caller.
+
+    Raises `StateConflict` if the caller has too many active ones.
+    """
     active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
     count = select(func.count()).select_from(HubFetch).where(active)
     if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
         raise StateConflict(
             f"You have {MOST_ACTIVE} active fetches, the limit. Wait or cancel one."
         )
+    whole = source.name if isinstance(source, HubDatasetName) else source
+    fetch_id = uuid.uuid4()
+    values = {
+        "id": fetch_id,
+        "owner_id": principal.user_id,
+        "endpoint": HubAccess.of(settings, None).hosts.alias,
+        "repository": whole.repository,
+        "revision": whole.revision,
+        **columns,
+    }
+    session.execute(insert(HubFetch).values(values))
+    audit.note(session, source=str(source), name=columns["name"])
+    return get(session, fetch_id)
 
 
 def get(session: Session, fetch_id: UUID) -> HubFetchView:
@@ -182,6 +203,9 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
         imports, kind = row.base_model is not None, _kind(row)
         new = NewHubFetch(kind=kind, name=row.name, source=_source(row), imports=imports)
         check_on(settings, "/source")
+        if active_of(session, row.project_id, row.name) is not None:
+            detail = f"Another fetch has the name {row.name!r}. Wait for it or cancel it."
+            raise StateConflict(detail)
         if not row.plan_only and row.push is None:
             with access.inside(session, row.project_id):
                 _check_free(session, row.project_id, new, _read_source(new))
@@ -220,10 +244,6 @@ def _check_free(
     session: Session, project_id: int, new: NewHubFetch, source: HubName | HubDatasetName
 ) -> None:
     """Raise `StateConflict` if the name of what is fetched is taken."""
-    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
-    fetched = HubFetch.project_id == project_id, HubFetch.name == new.name, active
-    if session.scalars(select(HubFetch.id).where(*fetched)).one_or_none() is not None:
-        raise StateConflict(f"Another fetch has the name {new.name!r}. Wait for it or cancel it.")
     if isinstance(source, HubDatasetName):
         _check_free_dataset(session, project_id, new.name, source)
         return

@@ -21,6 +21,7 @@ from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubChild, HubFailure, HubPatience
 from adaptlab_services.hub.hub_models import HubModel, read_model
 from adaptlab_services.hub.hub_origins import origin_members
+from adaptlab_services.hub.pushing import Push
 from adaptlab_services.hub.room import check_room
 from adaptlab_services.hub.sealing import Unsealable
 from adaptlab_services.hub.weights_download import WeightsDownload
@@ -71,7 +72,7 @@ class FetchAttempt:
         self._is_stopped = True
 
     def run(self) -> tuple[str, ...]:
-        """Fetch what is claimed; return the queues that have new work."""
+        """Fetch or push what is claimed; return the queues that have new work."""
         try:
             principal = self._principal()
             with HubChild(self._access(), self._sign, self._patience) as hub:
@@ -95,9 +96,12 @@ class FetchAttempt:
 
     def _transferred(self, hub: HubChild, principal: Principal) -> tuple[str, ...]:
         claimed = self._claimed
+        shared = self._sessions, self._settings, claimed, hub
+        if claimed.push is not None:
+            Push(*shared).run()
+            return ()
         if claimed.kind == "dataset":
-            shared = (self._sessions, self._settings, claimed, hub, principal)
-            DatasetFetch(*shared, self._sign).run()
+            DatasetFetch(*shared, principal, self._sign).run()
             return ()
         model = read_model(hub, claimed.name.repository, claimed.pinned)
         with self._sessions.begin() as session:

@@ -1,24 +1,21 @@
 """Pushes of adapters to a hub, which are listed among the fetches."""
 
 import hashlib
-import uuid
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.values import Value
 from adaptlab.weights.hub_name import LONGEST, MAIN, HubName
 from adaptlab_answers.hub import HubFetchView
-from adaptlab_db.tables import ACTIVE_FETCH_STATES, CheckpointRow, HubFetch, Job, Project
+from adaptlab_db.tables import CheckpointRow, Job
 from adaptlab_services.errors import Absent
 from adaptlab_services.hub import fetches, hub_tokens
 from adaptlab_services.hub.fetch_errors import sentence
-from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.model_cards import origin_of
-from adaptlab_services.people import access, audit
+from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 
@@ -59,30 +56,18 @@ def create(
         detail = "Adapters are pushed to the branch main. Leave out what follows the @."
         raise InvalidSpec(Problem("/repository", "bad_hub_name", detail))
     _check_allowed(session, principal, job, new, target, settings)
-    lock = select(Project.id).where(Project.id == job.project_id).with_for_update(key_share=True)
-    session.execute(lock)
     digest = hashlib.sha256(target.repository.encode()).hexdigest()[:12]
     name = f"push-{checkpoint_id}-{digest}"
-    mine = HubFetch.project_id == job.project_id, HubFetch.name == name
-    active = select(HubFetch.id).where(*mine, HubFetch.state.in_(ACTIVE_FETCH_STATES))
-    if (running := session.scalars(active).one_or_none()) is not None:
-        return fetches.get(session, running), False
-    fetches.check_count(session, principal)
-    values: dict[str, Any] = {  # columns of several types
-        "id": uuid.uuid4(),
+    if (running := fetches.active_of(session, job.project_id, name)) is not None:
+        return fetches.get(session, running.id), False
+    columns: dict[str, Any] = {  # of several types
         "project_id": job.project_id,
-        "owner_id": principal.user_id,
         "name": name,
-        "endpoint": HubAccess.of(settings, None).hosts.alias,
-        "repository": target.repository,
-        "revision": target.revision,
         "plan_only": False,
         "push": {"checkpoint_id": checkpoint_id, "is_public": new.is_public},
         "job_id": job.id,
     }
-    session.execute(insert(HubFetch).values(values))
-    audit.note(session, source=str(target), name=name)
-    return fetches.get(session, values["id"]), True
+    return fetches.store(session, principal, settings, target, columns), True
 
 
 def _check_allowed(

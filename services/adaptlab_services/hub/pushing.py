@@ -3,30 +3,43 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.tables import CheckpointRow, HubFetch, Job
 from adaptlab_services.errors import Absent
 from adaptlab_services.hub import due_fetches, model_cards
-from adaptlab_services.hub.fetching import FetchAttempt
+from adaptlab_services.hub.due_fetches import ClaimedFetch
 from adaptlab_services.hub.hub_access import PushFolder
 from adaptlab_services.hub.hub_child import HubChild, HubFailure
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.people import access
-from adaptlab_services.people.tokens import Principal
 from adaptlab_services.results import peft_exports
+from adaptlab_services.settings import Settings
 
 README = "README.md"
 
 
-class PushAttempt(FetchAttempt):
-    """An attempt of this process at a push.
+class Push:
+    """A push by this process; see `FetchAttempt`.
 
     The hub compares the files first, so what an interrupted attempt has written is not written
     again, and an adapter that is there already makes no commit.
     """
 
-    def _transferred(self, hub: HubChild, principal: Principal) -> tuple[str, ...]:
+    def __init__(
+        self,
+        sessions: sessionmaker[Session],
+        settings: Settings,
+        claimed: ClaimedFetch,
+        hub: HubChild,
+    ) -> None:
+        self._sessions = sessions
+        self._settings = settings
+        self._claimed = claimed
+        self._hub = hub
+
+    def run(self) -> None:
+        """Push the adapter, and end the push."""
         claimed = self._claimed
         with self._sessions.begin() as session, access.inside(session, claimed.project_id):
             files = self._files(session)
@@ -37,7 +50,7 @@ class PushAttempt(FetchAttempt):
         with TemporaryDirectory() as folder:
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
-            pushed = hub.push(
+            pushed = self._hub.push(
                 PushFolder(
                     repository=claimed.name.repository,
                     folder=folder,
@@ -51,7 +64,6 @@ class PushAttempt(FetchAttempt):
             due_fetches.hold(session, claimed, commit=pushed.commit, bytes_done=size)
             job_id = session.get_one(HubFetch, claimed.id).job_id
             due_fetches.succeed(session, claimed, job_id)
-        return ()
 
     def _files(self, session: Session) -> dict[str, bytes]:
         """Return the files of the adapter and its card.

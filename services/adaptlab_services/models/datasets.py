@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
-from sqlalchemy import Select, or_, select, tuple_
+from sqlalchemy import Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased, undefer
 
@@ -45,6 +45,7 @@ from adaptlab_db.visibility import ACROSS_PROJECTS
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
+from adaptlab_services.models.hub_lookups import newest_of_hub
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
@@ -212,7 +213,7 @@ def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
     Raises:
         InvalidSpec: there is none.
     """
-    origin, wanted = Dataset.origin, name.name
+    origin = Dataset.origin
     here = {
         "config": origin["config"].astext == name.config,
         "split": origin["split"].astext == name.split,
@@ -221,14 +222,7 @@ def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
         here[part] if getattr(name, part) else origin[f"is_default_{part}"].as_boolean()
         for part in here
     ]
-    found = session.scalars(
-        select(Dataset.name)
-        .where(Dataset.project_id == access.project_of(session), *asked)
-        .where(origin["repository"].astext == wanted.repository)
-        .where(or_(*(origin[key].astext == wanted.revision for key in ("revision", "commit"))))
-        .order_by(Dataset.created_at.desc())
-        .limit(1)
-    ).one_or_none()
+    found = newest_of_hub(session, Dataset, name.name, *asked)
     if found is None:
         detail = (
             f"{name} has not been fetched into the project. Fetch it: adaptlab datasets add NAME "

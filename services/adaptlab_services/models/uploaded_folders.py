@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from uuid import UUID
 
 from pydantic import Field
-from sqlalchemy import Row, Select, or_, select, tuple_
+from sqlalchemy import Row, Select, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -49,6 +49,7 @@ from adaptlab_db.tables import BaseModel, Job, Project, UploadedFolder, Uploaded
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.limits import quotas
+from adaptlab_services.models.hub_lookups import newest_of_hub
 from adaptlab_services.models.stored_folder import StoredFolder
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access
@@ -219,15 +220,7 @@ def of_hub(session: Session, name: HubName, pointer: str) -> str:
     Raises:
         InvalidSpec: there is none.
     """
-    origin = UploadedFolder.origin
-    found = session.scalars(
-        select(UploadedFolder.name)
-        .where(UploadedFolder.project_id == access.project_of(session))
-        .where(origin["repository"].astext == name.repository)
-        .where(or_(*(origin[key].astext == name.revision for key in ("revision", "commit"))))
-        .order_by(UploadedFolder.created_at.desc())
-        .limit(1)
-    ).one_or_none()
+    found = newest_of_hub(session, UploadedFolder, name)
     if found is None:
         detail = (
             f"{name} has not been fetched into the project. Fetch and import it: adaptlab "
