@@ -124,6 +124,23 @@ def test_mlflow_has_each_run_once_below_its_own_after_any_interruption(
     assert [len(by_parent[one]) for one in ("", "tracked", "lora", "ia3")] == [1, 3, 2, 2]
 
 
+def test_a_board_that_wants_credentials_gets_those_of_mlflow_or_says_which(
+    client: Client, study: StudyView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = Board()
+
+    def guarded(request: httpx.Request) -> httpx.Response:
+        if request.headers.get("authorization") != "Bearer s3cret":
+            return httpx.Response(401, text="who is there?")
+        return board.answer(request)
+
+    sent = MlflowServer("http://board", transport=httpx.MockTransport(guarded))
+    with pytest.raises(TrackerRefused, match=r"401: who is there\? Set MLFLOW_TRACKING_TOKEN"):
+        sent.send(tracked_runs(client, study))
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret")
+    assert sent.send(tracked_runs(client, study)) == RUNS
+
+
 def test_runs_have_the_verdict_the_scores_and_the_settings(
     client: Client, study: StudyView
 ) -> None:

@@ -136,13 +136,13 @@ class _Experiment:
         try:
             return self._client.request(method, path, **more)
         except httpx.HTTPError as error:
-            detail = f"MLflow at {self._url} does not answer: {error}. Is it an MLflow server?"
+            detail = f"MLflow at {self._url} does not answer: {error}. Check that it runs there."
             raise TrackerRefused(detail) from error
 
     def _read(self, answer: httpx.Response) -> dict[str, Any]:  # Any: the server's JSON
         if answer.is_success and "json" in answer.headers.get("content-type", ""):
             return answer.json()
-        advice = ""
+        advice = " Is it an MLflow server?" if answer.is_success else ""
         if answer.status_code in (401, 403):
             advice = (
                 " Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from adaptlab.comparisons.report import ReportRow
@@ -133,7 +132,6 @@ def _job_runs(
         tags |= {"adaptlab.verdict": row.tag, "adaptlab.against_best": row.difference}
     if job.error:
         tags["adaptlab.error"] = job.error
-    names = {"mean": "test/accuracy"}
     yield TrackedRun(
         key=str(job.id),
         path=path,
@@ -143,7 +141,7 @@ def _job_runs(
         parameters={name: str(value) for name, value in facts.items() if value is not None},
         tags=tags,
         points=tuple(
-            TrackedPoint(names.get(one, f"test/accuracy_{one}"), steps, value)
+            TrackedPoint("test/accuracy" if one == "mean" else f"test/accuracy_{one}", steps, value)
             for one, value in scores.items()
         ),
     )
@@ -154,18 +152,14 @@ def _job_runs(
 def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterator[TrackedRun]:
     """Yield a run for the trial that each seed keeps."""
     results = client.jobs
-    curves = sorted(
-        results.metrics(job.id, max_points=MOST_POINTS), key=lambda curve: curve.replicate
-    )
-    by_replicate = {
-        number: tuple(ours) for number, ours in groupby(curves, lambda curve: curve.replicate)
-    }
+    curves = results.metrics(job.id, max_points=MOST_POINTS)
     scored = results.evaluations(job.id, attached=True)
     own = _text(job.resolved_spec.model_dump(mode="json")["task"])
     for one in results.replicates(job.id):
         if one.selected:
             ours = [score for score in scored if score.replicate == one.replicate]
-            points = (*_curve_points(by_replicate.get(one.replicate, ())), *_last(one, own, ours))
+            drawn = [curve for curve in curves if curve.replicate == one.replicate]
+            points = (*_curve_points(drawn), *_last(one, own, ours))
             yield TrackedRun(
                 key=f"{job.id}/{one.seed}",
                 path=(*path, f"seed-{one.seed}"),
@@ -182,7 +176,7 @@ def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterato
             )
 
 
-def _curve_points(curves: tuple[Curve, ...]) -> Iterator[TrackedPoint]:
+def _curve_points(curves: list[Curve]) -> Iterator[TrackedPoint]:
     for curve in curves:
         for step, value in zip(curve.steps, curve.values, strict=True):
             lost = float("nan")  # as a tracker shows a loss that is not finite

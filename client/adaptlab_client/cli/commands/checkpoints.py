@@ -42,6 +42,9 @@ class MergedForm(StrEnum):
     LORA = "lora"
 
 
+CheckpointArgument = Annotated[
+    int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")
+]
 MERGED = ("name", "change", "rounding")
 COLUMNS = ("id", "kind", "replicate", "seed", "parameters", "bytes", "sha256")
 
@@ -57,7 +60,7 @@ def list_checkpoints(
 
 def show(
     context: typer.Context,
-    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    checkpoint: CheckpointArgument,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one checkpoint, without its tensors."""
@@ -95,7 +98,7 @@ def download(
 
 def export(
     context: typer.Context,
-    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    checkpoint: CheckpointArgument,
     to: Annotated[
         Path | None, typer.Option(help="Folder to write to. Default: checkpoint-ID-peft.")
     ] = None,
@@ -115,7 +118,7 @@ def export(
 
 def merge(
     context: typer.Context,
-    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    checkpoint: CheckpointArgument,
     folder: Annotated[Path, typer.Argument(help="Folder to write to.")],
     form: Annotated[
         MergedForm, typer.Option("--as", help="The whole model, or the nearest LoRA.")
@@ -151,7 +154,7 @@ def merge(
 
 def push(
     context: typer.Context,
-    checkpoint: Annotated[int, typer.Argument(metavar="CHECKPOINT", help="Id of the checkpoint.")],
+    checkpoint: CheckpointArgument,
     repository: Annotated[
         str, typer.Argument(metavar="ORG/NAME", help="Repository on the server's hub.")
     ],

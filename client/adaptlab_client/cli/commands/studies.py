@@ -19,6 +19,7 @@ from adaptlab_client.cli.annotating import (
     archived_of,
 )
 from adaptlab_client.cli.commands import bundle, new_study, study_links, tracking
+from adaptlab_client.cli.commands.study_links import StudyArgument
 from adaptlab_client.cli.exits import ExitCode
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.job_tables import print_jobs
@@ -63,12 +64,6 @@ if TYPE_CHECKING:
     from adaptlab_client.client import Client
     from adaptlab_client.transport.connection import Identity
 
-StudyArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="STUDY", help="Id or name of a study.", autocompletion=suggestions.studies
-    ),
-]
 OtherArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="Name of the project.")]
 StudiesArgument = Annotated[
     list[str],

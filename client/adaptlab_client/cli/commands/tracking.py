@@ -5,19 +5,14 @@ from typing import Annotated
 
 import typer
 
-from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.commands.study_links import StudyArgument
 from adaptlab_client.cli.printing.terminal import inert, say
 from adaptlab_client.cli.session import open_client
 
 
 def track(
     context: typer.Context,
-    study: Annotated[
-        str,
-        typer.Argument(
-            metavar="STUDY", help="Id or name of a study.", autocompletion=suggestions.studies
-        ),
-    ],
+    study: StudyArgument,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URL", help="Address of an MLflow server.")
     ] = None,
@@ -33,17 +28,16 @@ def track(
     """
     if (mlflow is None) == (tensorboard is None):
         raise typer.BadParameter("Give --mlflow URL or --tensorboard FOLDER.")
+    from adaptlab_client.trackers.mlflow import MlflowServer
+    from adaptlab_client.trackers.tensorboard import TensorBoardFolder
     from adaptlab_client.trackers.tracked_runs import tracked_runs
 
+    board: MlflowServer | TensorBoardFolder
+    if tensorboard is None:
+        assert mlflow is not None
+        board = MlflowServer(mlflow, experiment)
+    else:
+        board = TensorBoardFolder(tensorboard)
     with open_client(context) as client:
-        runs = tracked_runs(client, client.studies.get(study))
-        if tensorboard is not None:
-            from adaptlab_client.trackers.tensorboard import TensorBoardFolder
-
-            number, where = TensorBoardFolder(tensorboard).send(runs), tensorboard
-        else:
-            from adaptlab_client.trackers.mlflow import MlflowServer
-
-            assert mlflow is not None
-            number, where = MlflowServer(mlflow, experiment).send(runs), mlflow
-    say(f"{number} runs of {inert(study)} are in {inert(str(where))}")
+        number = board.send(tracked_runs(client, client.studies.get(study)))
+    say(f"{number} runs of {inert(study)} are in {inert(str(mlflow or tensorboard))}")
