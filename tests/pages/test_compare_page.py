@@ -12,13 +12,13 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import run_all
-from tests.pages.made_up import ADAPTATION, PRETRAINING, MadeUpWorker
+from tests.pages.made_up import ADAPTATION, PRETRAINING, USAGE, MadeUpWorker
 from tests.pages.made_up_studies import a_base, a_study, ordinary
 
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.attention.small_map import drawn_cells
-from adaptlab_api.pages.rendering.formats import percent
+from adaptlab_api.pages.rendering.formats import duration, percent
 from adaptlab_db.tables import Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.people import tokens
@@ -118,6 +118,17 @@ def test_small_maps_show_the_head_that_the_best_changed_most_at_one_scale(
         assert drawn.headers["content-type"] == "image/svg+xml"
         assert 'viewBox="0 0 19 19"' in drawn.text, "without the learned positions"
     assert visitor.get(small.replace(str(prefix), str(uuid4()))).status_code == 404
+
+
+def test_the_time_of_a_methods_jobs_is_in_its_row(
+    visitor: TestClient, worker: MadeUpWorker
+) -> None:
+    worker.complete(PRETRAINING, 0.99)
+    prefix = worker.complete(ADAPTATION, 0.6, 0.01, learned=2).id
+    page = visitor.get(f"/compare?jobs={prefix}").text
+    report = page.partition('<table class="report">')[2].partition("</table>")[0]
+    taken = USAGE.training_seconds + USAGE.evaluation_seconds
+    assert report.count(f'nowrap">{duration(taken)}</td>') == 1
 
 
 @pytest.mark.parametrize(("length", "cells"), [(48, 48), (50, 25), (101, 34)])

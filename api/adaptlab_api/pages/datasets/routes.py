@@ -67,10 +67,7 @@ def dataset_routes(renderer: Renderer) -> APIRouter:
         page_token: str = "",
     ) -> Response:
         shown = {"principal": principal, "here": HERE, **file_form(opened)}
-
-        def content() -> dict[str, object]:
-            return _listed(session, who, page_token) | FETCHED.panel(session, opened)
-
+        content = partial(_content, session, who, opened, page_token)
         return renderer.listed("datasets.html", shown, content)
 
     @router.get("/{name}")
@@ -142,9 +139,11 @@ def _add_form(router: APIRouter, renderer: Renderer) -> None:
         return await turn.call(page)
 
 
-def _content(session: Session, who: Principal, opened: Resources) -> dict[str, object]:
+def _content(
+    session: Session, who: Principal, opened: Resources, page_token: str = ""
+) -> dict[str, object]:
     """Return the values of the list and of fetches."""
-    return _listed(session, who, "") | FETCHED.panel(session, opened)
+    return _listed(session, who, page_token) | FETCHED.panel(session, opened)
 
 
 def _with_form(session: Session, who: Principal, opened: Resources) -> dict[str, object]:
