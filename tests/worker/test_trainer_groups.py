@@ -215,9 +215,10 @@ def test_a_trainer_that_the_kernel_killed_in_its_group_was_out_of_memory(
     (tmp_path / "memory.events").write_text("oom 1\noom_kill 3\noom_group_kill 1\n")
     group = trainer._control_group  # pyright: ignore[reportPrivateUsage]
     assert group is not None
+    assert trainer.await_ready(lambda: False)
     monkeypatch.setattr(group, "path", tmp_path)
     os.kill(trainer.pid, signal.SIGKILL)
     with pytest.raises(TrainerGone, match="more than the 1,024 MiB") as gone:
-        trainer.await_ready(lambda: False)
+        trainer.receive(60)
     monkeypatch.undo()
     assert trainer_gone(gone.value, 3, MemoryKills()).reason == "out_of_memory"
