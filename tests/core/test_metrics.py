@@ -30,7 +30,10 @@ def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
             return np.stack((draw.gamma(2.0, size=items) * tokens, tokens.astype(np.float64)), 1)
         case "answers":
             answers = [[" ".join(draw.choice(WORDS, 3)) for _ in range(2)] for _ in range(items)]
+            answers[::5] = [[right, right] for _, right in answers[::5]]
             return np.array([metric.of_answer(given, right) for given, right in answers])
+        case "endings":
+            return draw.integers(0, 5, (items, 1)) / 4
 
 
 def every() -> Sequence[object]:

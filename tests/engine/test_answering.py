@@ -15,7 +15,7 @@ from tests.texts import CLASSIFICATION, COMPLETION, Stored, reviews, stored, wit
 
 from adaptlab.engine.items.task_items import make_items
 from adaptlab.engine.measuring.answering import given_answers
-from adaptlab.engine.measuring.token_by_token import greedy
+from adaptlab.engine.measuring.token_by_token import decoded
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan, make_plan
 from adaptlab.engine.training.initial_tensors import initial_trainables
@@ -176,15 +176,15 @@ def test_a_right_draft_takes_one_pass_and_a_wrong_one_no_more_than_tokens() -> N
 
     right, wrong = torch.tensor([[[1, 2, 3, 4]]]), torch.tensor([[[5, 5, 5, 5]]])
     room = torch.tensor([4])
-    assert greedy(next_is_one_more, right, room, None).tolist() == right.tolist()
+    assert decoded(next_is_one_more, right, room, None).tolist() == right.tolist()
     assert len(passes) == 1
-    assert greedy(next_is_one_more, wrong, room, None).tolist() == right.tolist()
+    assert decoded(next_is_one_more, wrong, room, None).tolist() == right.tolist()
     assert len(passes) == 1 + 4
-    ended = greedy(next_is_one_more, wrong, room, 2)
+    ended = decoded(next_is_one_more, wrong, room, 2)
     assert ended[0, 0, :2].tolist() == [1, 2]
     assert len(passes) == 5 + 2, "nothing is decoded behind the end token"
     both = torch.cat([right, wrong], 1)
-    assert greedy(next_is_one_more, both, torch.tensor([4, 4]), None).tolist() == [
+    assert decoded(next_is_one_more, both, torch.tensor([4, 4]), None).tolist() == [
         [[1, 2, 3, 4]] * 2
     ]
     assert [len(items) for items in passes[7:]] == [2, 1, 1, 1], "finished items leave the pass"

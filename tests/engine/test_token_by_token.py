@@ -200,7 +200,7 @@ def test_answers_of_all_lengths_are_those_of_whole_passes(
     model = of_texts(data, folder_of("llama"), "lora")
     task = model.plan.task
     together = judged(model, task, "test", 30, 4, with_answers=True).told
-    assert len({len(answer) for row in together for answer in row}) > 2
+    assert len({len(answer) for row in together for (answer,) in row}) > 2
     monkeypatch.setattr("adaptlab.engine.measuring.evaluate.items_kept_at_once", lambda *_: 4)
     assert judged(model, task, "test", 30, 4, with_answers=True).told == together
     monkeypatch.setattr(Model, "begun", lambda *_, **__: None)

@@ -26,6 +26,7 @@ from adaptlab.runs.events import (
     Evaluated,
     Evaluation,
     ItemsShown,
+    Measure,
     MetricFloor,
     Split,
 )
@@ -79,7 +80,8 @@ def check(spec: Resolved, told: Remembering) -> list[float]:
             token_f1(answer_words(answer.text), answer_words(item.expected.text))
             for answer, item in zip(given[one.replicate, one.attached], shown.items, strict=True)
         ]
-        (measure,) = one.measures
+        measure, cut = one.measures
+        assert cut.metric == "cut_share"
         assert measure.value == pytest.approx(math.fsum(scores) / ITEMS, rel=1e-12)
         assert measure.value >= one.accuracy
         by_item = unpacked(from_text(measure.statistics or ""), ITEMS, 1)
@@ -90,8 +92,7 @@ def check(spec: Resolved, told: Remembering) -> list[float]:
 
 
 def value_of(evaluation: Evaluation) -> float:
-    (measure,) = evaluation.measures
-    return measure.value
+    return evaluation.measures[0].value
 
 
 @pytest.mark.long("long trainings")
@@ -177,17 +178,31 @@ def test_another_metric_measures_none(data: Stored, tmp_path: Path) -> None:
     assert [event.evaluation.measures for event in told.of(Evaluated)] == [(), ()]
 
 
+def codes_of(spec: Resolved, told: Remembering, *measures: Measure) -> list[str]:
+    """Return what is wrong with the first evaluation if it has these measures."""
+    event = told.of(Evaluated)[0]
+    changed = event.evaluation.model_copy(update={"measures": measures})
+    return [p.code for p in Expected.of(spec).problems([Evaluated(evaluation=changed)])]
+
+
+def test_the_share_of_cut_answers_may_accompany_it(base: tuple[Resolved, Remembering]) -> None:
+    spec, told = base
+    measure, cut = told.of(Evaluated)[0].evaluation.measures
+    assert codes_of(spec, told, measure, cut) == []
+    wrong = cut.model_copy(update={"value": 2.0})
+    assert codes_of(spec, told, measure, wrong) == ["out_of_range", "inconsistent"]
+    assert codes_of(spec, told, measure, cut, measure) == ["not_asked_for"]
+    assert codes_of(spec, told, cut, measure) == ["not_asked_for"]
+
+
 def test_reports_of_it_must_fit_the_task_and_the_statistics(
     base: tuple[Resolved, Remembering],
 ) -> None:
     spec, told = base
-    event = told.of(Evaluated)[0]
-    (measure,) = event.evaluation.measures
+    measure, _ = told.of(Evaluated)[0].evaluation.measures
 
-    def codes(*several: dict[str, object]) -> list[str]:
-        measures = tuple(measure.model_copy(update=one) for one in several)
-        changed = event.evaluation.model_copy(update={"measures": measures})
-        return [p.code for p in Expected.of(spec).problems([Evaluated(evaluation=changed)])]
+    def codes(*several: dict[str, Any]) -> list[str]:
+        return codes_of(spec, told, *(measure.model_copy(update=one) for one in several))
 
     assert codes({}) == []
     assert codes() == ["missing"]

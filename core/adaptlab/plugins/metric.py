@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "answers"]
-"""What a metric is computed from: right and given labels, the loss of the right answers, or decoded
-answers as texts."""
+Needs = Literal["labels", "likelihood", "answers", "endings"]
+"""What a metric is computed from: right and given labels, the loss of the right answers, decoded
+answers as texts, or how these end. One of endings is measured wherever answers are decoded."""
 
 Counts = Sequence[Sequence[float]]
 """Items by right label, then by given label."""
@@ -37,7 +37,7 @@ class Metric(ABC):
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens; of `answers`, what
-            `of_answer` returns.
+            `of_answer` returns; of `endings`, the share of cut answers.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -198,6 +198,13 @@ def registered(metric: Own) -> Own:
 def metrics() -> tuple[Metric, ...]:
     """Return all metrics, sorted by name."""
     return tuple(METRICS.get(name) for name in METRICS.names())
+
+
+def accompanying(metric: Metric) -> tuple[Metric, ...]:
+    """Return the metrics that are measured beside the one of a task."""
+    if metric.needs != "answers":
+        return ()
+    return tuple(other for other in metrics() if other.needs == "endings")
 
 
 def metric_named(name: object) -> Metric | None:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.answer_decoding import GREEDY, AnswerDecoding
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
@@ -109,6 +110,10 @@ class Task(DescribedFields, ABC):
         """
         return None
 
+    def answer_decoding(self) -> AnswerDecoding:
+        """Return how answers are decoded for a metric that reads them."""
+        return GREEDY
+
     def compares_with_empty(self) -> bool:
         """Return True if answers are calibrated by those to an empty input."""
         return False
@@ -178,10 +183,12 @@ class Task(DescribedFields, ABC):
         """Return the passes over all items that decoding adds to scoring.
 
         It goes on from the pass that scores the right answers. Its tokens, one of every unfinished
-        answer at a time, together take about as long as one more pass; 0 if none is decoded.
+        answer at a time, together take about as long as one more pass for each sample; 0 if none is
+        decoded.
         """
         metric = metric_named(self.other_metric())
-        return int(metric is not None and metric.needs == "answers")
+        is_decoded = metric is not None and metric.needs == "answers"
+        return self.answer_decoding().samples if is_decoded else 0
 
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import Metric, accompanying, metric_named
 from adaptlab.runs.bounds import number
-from adaptlab.runs.events import Evaluation
+from adaptlab.runs.events import Evaluation, Measure
 from adaptlab.runs.item_statistics import from_text, unpacked
 
 ROUNDING = 1e-4
@@ -16,21 +16,33 @@ ROUNDING = 1e-4
 def measure_problems(at: str, evaluation: Evaluation) -> Iterator[Problem]:
     """Yield what is wrong with the measures of a scored task.
 
-    A task's metric has to be sent with its statistics by item, from which its value follows.
+    A task's metric has to be sent, and those that accompany it may be. Each has statistics by item,
+    from which its value follows.
     """
     at, metric = f"{at}/measures", metric_named(evaluation.task.get("metric"))
-    for place, measure in enumerate(evaluation.measures):
-        if metric is None or measure.metric != metric.name or place:
-            detail = f"{measure.metric[:64]!r} is not the metric of this task. Leave it out."
-            yield Problem(f"{at}/{place}/metric", "not_asked_for", detail)
+    expected = () if metric is None else (metric, *accompanying(metric))
+    for place, measure in enumerate(evaluation.measures[len(expected) :], len(expected)):
+        yield _not_asked_for(f"{at}/{place}", measure)
+        return
+    for place, one in enumerate(expected):
+        if place == len(evaluation.measures):
+            if place:
+                return  # earlier workers send the task's metric alone
+            detail = f"{one.title} is the metric of this task. Send its value."
+            yield Problem(at, "missing", detail)
             return
-    if metric is None:
-        return
-    if not evaluation.measures:
-        detail = f"{metric.title} is the metric of this task. Send its value."
-        yield Problem(at, "missing", detail)
-        return
-    (measure,), at = evaluation.measures, f"{at}/0"
+        if evaluation.measures[place].metric != one.name:
+            yield _not_asked_for(f"{at}/{place}", evaluation.measures[place])
+            return
+        yield from _measure(f"{at}/{place}", one, evaluation.measures[place], evaluation.total)
+
+
+def _not_asked_for(at: str, measure: Measure) -> Problem:
+    detail = f"{measure.metric[:64]!r} is not the metric of this task. Leave it out."
+    return Problem(f"{at}/metric", "not_asked_for", detail)
+
+
+def _measure(at: str, metric: Metric, measure: Measure, items: int) -> Iterator[Problem]:
     yield from number(f"{at}/value", measure.value, *metric.limits)
     if measure.floor is not None:
         yield from number(f"{at}/floor/value", measure.floor.value, *metric.limits)
@@ -38,9 +50,7 @@ def measure_problems(at: str, evaluation: Evaluation) -> Iterator[Problem]:
         detail = f"The statistics by item of {metric.in_sentence} are missing. Send them."
         yield Problem(f"{at}/statistics", "missing", detail)
         return
-    yield from _statistics(
-        f"{at}/statistics", evaluation.total, metric, measure.statistics, measure.value
-    )
+    yield from _statistics(f"{at}/statistics", items, metric, measure.statistics, measure.value)
 
 
 def _statistics(at: str, items: int, metric: Metric, text: str, value: float) -> Iterator[Problem]:

@@ -361,12 +361,13 @@ class _Job:
 
     def _scored_at_once(self, scored: tuple[Task, int, int]) -> int:
         """Return the scalars of the largest layer in a pass of scoring."""
-        task, samples, replicates = scored
-        items = min(samples, self._at_once(task, replicates))
+        task, most, replicates = scored
+        items = min(most, self._at_once(task, replicates))
         lengths, kept = self._lengths(task), 0
-        if task.passes_of_decoding():
-            items = min(items, items_kept_at_once(self.shape, replicates, lengths[0]))
-            kept = kept_scalars(self.shape) * lengths[0] * items * replicates
+        if samples := task.passes_of_decoding():
+            answers = replicates * samples
+            items = min(items, items_kept_at_once(self.shape, answers, lengths[0]))
+            kept = kept_scalars(self.shape) * lengths[0] * items * answers
         held = self._pass(self._scoring(items, replicates, lengths)).held
         head = held.get(None, 0) * SCORED_LOGITS // MOVED_LOGITS
         layers = (values for layer, values in held.items() if layer is not None)

@@ -1,21 +1,16 @@
 """Completion of conversations by the assistant's last turn."""
 
-import math
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.metric import AnswerMetric
 from adaptlab.plugins.task import TASKS
-from adaptlab.plugins.text_task import TextTask
+from adaptlab.plugins.written_answers import WrittenAnswers
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.text.template import Template, TemplatePiece
-from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
-
-TYPICAL_ANSWER = 32
 
 
 class ConversationField(Value):
@@ -25,7 +20,7 @@ class ConversationField(Value):
 
 
 @TASKS.register("chat_completion")
-class ChatCompletion(TextTask):
+class ChatCompletion(WrittenAnswers):
     """Continue a conversation with the assistant's last turn.
 
     The earlier turns are the prompt. All are written by the base model's own chat template, or by a
@@ -33,8 +28,7 @@ class ChatCompletion(TextTask):
     a turn, or else with the token that ends a text. An item is correct if greedy generation gives
     exactly this answer. Training minimises the loss on the last turn only.
 
-    `metric` is as for `text_completion`: with `token_f1`, test answers are decoded and their token
-    F1 is measured beside exact match; with `perplexity`, it is that of the right answers.
+    `metric` and `decoding` are as for `text_completion`.
     """
 
     title: ClassVar[str] = "Chat completion"
@@ -45,11 +39,6 @@ class ChatCompletion(TextTask):
     name: Literal["chat_completion"] = "chat_completion"
     messages: ConversationField
     """field of the dataset that holds the conversations"""
-    metric: AnswerMetric = "exact_match"
-    """figure by which answers are scored"""
-
-    def other_metric(self) -> str | None:
-        return None if self.metric == "exact_match" else self.metric
 
     def template(self) -> Template:
         """Return a prompt of the conversation alone.
@@ -68,9 +57,6 @@ class ChatCompletion(TextTask):
     def answer_text(self, record: Record) -> str:
         messages = conversation_in(record[self.messages.field])
         return messages[-1].content if messages else ""
-
-    def usual_answer(self) -> int:
-        return TYPICAL_ANSWER
 
     def answer_field(self) -> tuple[str, str]:
         return "/messages/field", self.messages.field
@@ -103,10 +89,6 @@ class ChatCompletion(TextTask):
         """Return the accuracy of always giving the answer to one of the records."""
         splits = self.reference_to_records().splits
         return 1 / (splits.train + splits.validation + splits.test)
-
-    def chance_loss(self) -> float:
-        """Return the loss of guessing bytes, per token."""
-        return math.log(BYTES_VOCABULARY)
 
     def _own_problems(self) -> Iterator[Problem]:
         yield from super()._own_problems()

@@ -1,19 +1,15 @@
 """Completion of prompts by texts of a dataset."""
 
-import math
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.metric import AnswerMetric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
+from adaptlab.plugins.written_answers import WrittenAnswers
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
-from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Value
-
-TYPICAL_ANSWER = 32
 
 
 class AnswerField(Value):
@@ -23,19 +19,15 @@ class AnswerField(Value):
 
 
 @TASKS.register("text_completion")
-class TextCompletion(PromptedTask):
+class TextCompletion(WrittenAnswers, PromptedTask):
     """Continue a record's prompt with its answer, token for token.
 
     The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if
     greedy generation gives exactly this answer. Training minimises the loss on the answer only.
 
-    With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
-    match: the overlap of words, without case and punctuation. Trials are chosen by it on
-    validation; verdicts are given by exact match. Source: Rajpurkar et al. (EMNLP 2016), section
-    6.1; unlike there, English articles count.
-
-    With `metric: perplexity`, trials are chosen by the lowest perplexity of the right answers on
-    validation, and comparisons show that of the test items beside exact match.
+    With another `metric`, such as `token_f1` or `perplexity`, trials are chosen by it on
+    validation, and it is measured on the test items beside exact match. Answers that it reads are
+    decoded greedily unless `decoding` says otherwise.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -46,17 +38,9 @@ class TextCompletion(PromptedTask):
     name: Literal["text_completion"] = "text_completion"
     answer: AnswerField
     """field of the dataset that holds the answer"""
-    metric: AnswerMetric = "exact_match"
-    """figure by which answers are scored"""
-
-    def other_metric(self) -> str | None:
-        return None if self.metric == "exact_match" else self.metric
 
     def answer_text(self, record: Record) -> str:
         return record[self.answer.field]
-
-    def usual_answer(self) -> int:
-        return TYPICAL_ANSWER
 
     def answer_field(self) -> tuple[str, str]:
         return "/answer/field", self.answer.field
@@ -76,7 +60,3 @@ class TextCompletion(PromptedTask):
         reference = self.reference_to_records()
         total = reference.splits.train + reference.splits.validation + reference.splits.test
         return reference.majority or 1 / total
-
-    def chance_loss(self) -> float:
-        """Return the loss of guessing bytes, per token."""
-        return math.log(BYTES_VOCABULARY)

@@ -224,13 +224,14 @@ def measure_rows(
         MetricLine(metric, task, mean_over_seeds(attached, limits=metric.limits), _mean_of(alone))
         for metric in metrics()
         for task, attached, alone in _adapted_and_alone(
-            evaluations, own, partial(_asked_for, metric.name)
+            evaluations, own, partial(_asked_for, metric)
         )
     )
 
 
-def _asked_for(name: str, view: EvaluationView) -> float | None:
-    return view.measures.get(name) if view.task.get("metric") == name else None
+def _asked_for(metric: Metric, view: EvaluationView) -> float | None:
+    is_own = metric.needs == "endings" or view.task.get("metric") == metric.name
+    return view.measures.get(metric.name) if is_own else None
 
 
 def _adapted_and_alone(

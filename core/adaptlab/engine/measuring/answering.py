@@ -10,6 +10,7 @@ from adaptlab.engine.models.model import Model
 from adaptlab.engine.observer import Observer
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import AnswersGiven, AnswerText, ItemsShown, ReplicateResult
+from adaptlab.runs.reported_answers import answer_excerpt
 
 Given = list[list[AnswerText]]
 """Answers by replicate and item."""
@@ -33,7 +34,8 @@ def shown_answers(
         texts = item_texts(task)
         document = task.model_dump(mode="json")
         yield ItemsShown(task_place=place, task=document, items=texts.shown(count))
-        given = given_answers(model, task, count, len(chosen), advance)
+        seeds = [one.seed for one in chosen]
+        given = given_answers(model, task, count, len(chosen), advance, seeds=seeds)
         yield from _reports(place, chosen, given, attached=True)
         if model.plan.method is not None:
             alone = replace(model, trained={})
@@ -62,20 +64,24 @@ def given_answers(
     advance: Advance = untold,
     *,
     attached: bool = True,
+    seeds: Sequence[int] = (),
 ) -> Given:
     """Return the answers to the first `count` test items, by replicate.
 
     Where a task chooses from a list, this is the choice that scoring compares, otherwise the answer
-    of greedy decoding. Without `attached`, the base model answers alone.
+    of decoding, or the first sample, drawn with `seeds` by replicate. Without `attached`, the base
+    model answers alone.
     """
     texts = item_texts(task)
     found = judged(
         model, task, "test", count, replicates,
-        attached=attached, with_loss=False, with_answers=True, advance=advance,
+        attached=attached, with_loss=False, with_answers=True,
+        seeds=seeds, advance=advance,
     )  # fmt: skip
     if found.given is not None:
         return [
             [texts.choice(item, place) for item, place in enumerate(row)]
             for row in found.given.tolist()
         ]
-    return [[texts.answer(tokens) for tokens in row] for row in found.told]
+    cut = task.answer_decoding().cut
+    return [[answer_excerpt(cut(texts.written(first))) for first, *_ in row] for row in found.told]

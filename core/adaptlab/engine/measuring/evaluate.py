@@ -14,6 +14,7 @@ from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.items.items import Items
 from adaptlab.engine.items.task_items import right_places, scored_items
 from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.measuring.drawn_tokens import DrawnBy
 from adaptlab.engine.measuring.phase_progress import Advance, untold
 from adaptlab.engine.measuring.token_by_token import Decoding
 from adaptlab.engine.models.model import Model
@@ -35,8 +36,8 @@ class Judged:
         losses: the cross-entropy of all counted tokens of each item in nats; None if it was not
             asked for.
         counted: the counted tokens of each item, likewise.
-        told: the tokens of decoded answers without the end, by replicate and item; empty if they
-            were not asked for.
+        told: the tokens of decoded answers without the end, by replicate, item and sample; empty if
+            they were not asked for.
     """
 
     right: Bool[Tensor, "R N"]
@@ -44,7 +45,7 @@ class Judged:
     expected: Int[Tensor, "N"] | None = None
     losses: Float[Tensor, "R N"] | None = None
     counted: Float[Tensor, "N"] | None = None
-    told: Sequence[Sequence[list[int]]] = ()
+    told: Sequence[Sequence[Sequence[list[int]]]] = ()
 
     @property
     def loss(self) -> Float[Tensor, "R"] | None:
@@ -72,19 +73,20 @@ def judged(
     attached: bool = True,
     with_loss: bool = True,
     with_answers: bool = False,
+    seeds: Sequence[int] = (),
     advance: Advance = untold,
 ) -> Judged:
     """Return the answers to the first `samples` items.
 
     Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed. If
-    `with_answers`, those that are not chosen from a list are decoded. `advance` is told how many
-    answers are judged, after each pass.
+    `with_answers`, those that are not chosen from a list are decoded; `seeds`, by replicate, decide
+    what is drawn, and are 0 by default. `advance` is told how many answers are judged, after each
+    pass.
     """
     shape, device = (replicates, samples), model.plan.device
     expected = right_places(task, split, samples)
     # A mask of the right ones, or the places of the chosen ones if the task has a list.
-    kind = torch.bool if expected is None else torch.int64
-    found = torch.zeros(shape, dtype=kind, device=device)
+    found = torch.zeros(shape, dtype=torch.bool if expected is None else torch.int64, device=device)
     losses = torch.zeros(shape, dtype=torch.float64, device=device) if with_loss else None
     counted = None if losses is None else torch.zeros_like(losses[0])
 
@@ -92,12 +94,13 @@ def judged(
         return model.answers(items, task=task, attached=attached)
 
     decodes = with_answers and expected is None
+    rule = DrawnBy(task.answer_decoding(), seeds or [0] * replicates)
     texts = item_texts(task, split) if decodes else None
-    told: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in range(replicates)]
+    told: list[list[list[list[int]]]] = [[[] for _ in range(samples)] for _ in range(replicates)]
     for places, items in scored_parts(model, task, split, samples, replicates, keeps=decodes):
         if texts is not None:
             begun = model.begun(items, texts.room(places), task=task, attached=attached)
-            decoding = Decoding(texts, places, items, answer, begun)
+            decoding = Decoding(texts, places, items, answer, begun, rule)
             del begun  # so that what is kept goes before the next items are read
             logits, found[:, places] = _decoded(decoding, told)
             del decoding
@@ -119,7 +122,7 @@ def judged(
 
 
 def _decoded(
-    decoding: Decoding, told: Sequence[list[list[int]]]
+    decoding: Decoding, told: Sequence[list[list[list[int]]]]
 ) -> tuple[Float[Tensor, "A B M V"], Bool[Tensor, "R B"]]:
     """Decode answers into `told`, by replicate and item of the split.
 
@@ -160,5 +163,6 @@ def scored_parts(
     lengths = before + task.sequence_length(), task.target_length()
     at_once = items_at_once(shape, replicates, *lengths)
     if keeps:
-        at_once = min(at_once, items_kept_at_once(shape, replicates, lengths[0]))
+        answers = replicates * task.answer_decoding().samples
+        at_once = min(at_once, items_kept_at_once(shape, answers, lengths[0]))
     yield from scored_items(task, split, samples, at_once, device)

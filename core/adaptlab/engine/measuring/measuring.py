@@ -8,6 +8,7 @@ import torch
 from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.items.task_items import scored_items
 from adaptlab.engine.measuring.evaluate import Judged
+from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import LARGEST_LOSS, Split
@@ -32,6 +33,8 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             return likelihoods(found)
         case "answers":
             return _of_answers(task, split, metric, found)
+        case "endings":
+            return _of_endings(task, split, found)
 
 
 def likelihoods(found: Judged) -> "NDArray[np.float64]":
@@ -46,12 +49,41 @@ def likelihoods(found: Judged) -> "NDArray[np.float64]":
 
 
 def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDArray[np.float64]":
-    """Return what a metric says of decoded answers."""
+    """Return what a metric says of answers, once for the samples of an item."""
     texts, (replicates, samples) = item_texts(task, split), found.right.shape
-    measured = np.zeros((replicates, samples, metric.columns))
+    measured, rule = np.zeros((replicates, samples, metric.columns)), task.answer_decoding()
     for places, items in scored_items(task, split, samples, samples, torch.device("cpu")):
         for column, place in enumerate(places.tolist()):
             expected = texts.written(without_end(expected_tokens(items, column), texts.end))
             for row, answers in enumerate(found.told):
-                measured[row, place] = metric.of_answer(texts.written(answers[place]), expected)
+                given = [rule.cut(texts.written(tokens)) for tokens in answers[place]]
+                each = np.array([metric.of_answer(answer, expected) for answer in given])
+                measured[row, place] = _of_samples(metric, rule, each)
     return measured
+
+
+def _of_samples(
+    metric: Metric, rule: AnswerDecoding, each: "NDArray[np.float64]"
+) -> "NDArray[np.float64]":
+    """Return an item's statistics from those of its samples, [sample, column]."""
+    if rule.kept == "mean":
+        return each.mean(0)
+    sign = -1 if metric.lower_is_better else 1
+    return each[int(np.argmax([sign * metric.value(one[None]) for one in each]))]
+
+
+def _of_endings(task: Task, split: Split, found: Judged) -> "NDArray[np.float64]":
+    """Return the share of each item's answers that end at the limit of tokens."""
+    texts, rule = item_texts(task, split), task.answer_decoding()
+
+    def is_cut(tokens: list[int], room: int) -> bool:
+        if texts.end is None and not rule.stop:
+            return False  # all answers have this length
+        return len(tokens) >= room and rule.cut(text := texts.written(tokens)) == text
+
+    room: list[int] = texts.room(torch.arange(found.right.shape[1])).tolist()
+    shares = [
+        [sum(is_cut(one, most) for one in answers) / len(answers) for answers, most in row]
+        for row in (zip(told, room, strict=True) for told in found.told)
+    ]
+    return np.array(shares)[..., None]

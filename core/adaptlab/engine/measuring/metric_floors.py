@@ -39,6 +39,8 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
             value = _of_counts(task, metric, len(statistics))
         case "answers":
             value = _of_constants(task, metric, len(statistics))
+        case "endings":
+            value = None  # not what a task asks for
     return None if value is None else MetricFloor(value=value, kind="constant_answer")
 
 

@@ -1,8 +1,8 @@
 """Test scores of the selected replicates, attached and detached."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from adaptlab.engine.measuring.phase_progress import Advance
 from adaptlab.engine.models.bases_alone import bases_alone, bases_of
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import METRICS, Metric, accompanying, metric_named
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
 from adaptlab.runs.item_statistics import as_text, packed
@@ -39,10 +39,11 @@ def score(
     score is higher, something has been forgotten. `advance` is told how many answers are judged.
     """
     for task in model.plan.evaluation_tasks():
-        answers, alone = _answers(model, task, len(chosen), advance), None
+        answers, alone = _answers(model, task, [one.seed for one in chosen], advance), None
         if model.plan.method is not None:
             bases, rows = bases_alone(model, chosen)
-            alone = _answers(bases, task, len(set(rows)), advance, attached=False).rows(rows)
+            number = len(set(rows))
+            alone = _answers(bases, task, range(number), advance, attached=False).rows(rows)
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
             yield from _evaluations(chosen, task, alone, attached=False)
@@ -52,18 +53,22 @@ def score(
 class _Answers:
     """Answers to the test items, with the task's metric if it has one.
 
-    `statistics` are those of the metric, [replicate, item, column]. `floors` are by replicate.
+    `statistics` are those of the metric, [replicate, item, column], as are those `beside` it of
+    other metrics. `floors` are by replicate.
     """
 
     judged: Judged
     metric: Metric | None = None
     statistics: NDArray[np.float64] | None = None
     floors: Sequence[MetricFloor | None] = ()
+    beside: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def rows(self, rows: Sequence[int]) -> "_Answers":
         """Return the answers of some replicates: those of one base share them."""
-        measured = None if self.statistics is None else self.statistics[list(rows)]
-        return _Answers(self.judged.rows(rows), self.metric, measured)
+        some = list(rows)
+        measured = None if self.statistics is None else self.statistics[some]
+        beside = {name: statistics[some] for name, statistics in self.beside.items()}
+        return _Answers(self.judged.rows(rows), self.metric, measured, beside=beside)
 
     def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
         """Return the answers with what the metric needs no skill for."""
@@ -79,30 +84,39 @@ class _Answers:
         return replace(self, floors=floors)
 
     def measures(self, row: int) -> tuple[Measure, ...]:
-        """Return the metric of one replicate, if the task has one."""
+        """Return the metrics of one replicate, that of the task first."""
         if self.metric is None or self.statistics is None:
             return ()
-        of_row = self.statistics[row]
-        value, text = self.metric.value(of_row), as_text(packed(of_row))
         floor = self.floors[row] if self.floors else None
-        return (Measure(metric=self.metric.name, value=value, statistics=text, floor=floor),)
+        own = _measure(self.metric, self.statistics[row], floor)
+        others = (_measure(METRICS.get(name), one[row]) for name, one in self.beside.items())
+        return (own, *others)
+
+
+def _measure(
+    metric: Metric, statistics: NDArray[np.float64], floor: MetricFloor | None = None
+) -> Measure:
+    """Return a metric's value for one replicate, of statistics [item, column]."""
+    value, text = metric.value(statistics), as_text(packed(statistics))
+    return Measure(metric=metric.name, value=value, statistics=text, floor=floor)
 
 
 def _answers(
-    model: Model, task: Task, replicates: int, advance: Advance, *, attached: bool = True
+    model: Model, task: Task, seeds: Sequence[int], advance: Advance, *, attached: bool = True
 ) -> _Answers:
     samples = model.plan.evaluation_samples
     metric = metric_named(task.other_metric())
     with_loss = not task.listed_answers()
     found = judged(
-        model, task, "test", samples, replicates, attached=attached, with_loss=with_loss,
+        model, task, "test", samples, len(seeds), attached=attached, with_loss=with_loss,
         with_answers=metric is not None and metric.needs == "answers",
-        advance=advance,
+        seeds=seeds, advance=advance,
     )  # fmt: skip
     if metric is None:
         return _Answers(found)
     measured = statistics_of(task, "test", metric, found)
-    return _Answers(found, metric, measured)
+    beside = {one.name: statistics_of(task, "test", one, found) for one in accompanying(metric)}
+    return _Answers(found, metric, measured, beside=beside)
 
 
 def _evaluations(

@@ -1,4 +1,4 @@
-"""Greedy decoding of answers whose drafts have been scored."""
+"""Decoding of answers whose drafts have been scored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch.nn import functional
 from adaptlab.engine.items.item_texts import ItemTexts, expected_tokens, without_end
 from adaptlab.engine.items.items import Answer, Items
 from adaptlab.engine.kernels.grouped import lifted
+from adaptlab.engine.measuring.drawn_tokens import DrawnBy, Draws, Pick, likeliest
 from adaptlab.engine.models.key_cache import Begun
 from adaptlab.engine.tensors import Bool, Float, Int
 
@@ -28,6 +29,7 @@ class Decoding:
         items: the items, with the right answers as drafts.
         answer: computes the logits of items' answers.
         begun: what has been read of the items; None where nothing is kept.
+        rule: what draws depend on.
     """
 
     texts: ItemTexts
@@ -35,6 +37,7 @@ class Decoding:
     items: Items
     answer: Answer
     begun: Begun | None
+    rule: DrawnBy
 
     @property
     def logits(self) -> Float[Tensor, "A B M V"]:
@@ -43,11 +46,39 @@ class Decoding:
 
     def told(
         self, predicted: Int[Tensor, "A B M"], is_right: Bool[Tensor, "R B"]
-    ) -> list[list[list[int]]]:
-        """Return the tokens of answers without the end, by row and item.
+    ) -> list[list[list[list[int]]]]:
+        """Return the tokens of answers without the end, by row, item and sample.
 
-        Right answers are known, and not decoded. `predicted` are the likeliest tokens after the
-        drafts.
+        `predicted` are the likeliest tokens after the drafts.
+        """
+        draws = self.rule.draws(len(predicted), self.places)
+        if draws is None:
+            return [[[one] for one in row] for row in self._greedy(predicted, is_right)]
+        room = self.texts.room(self.places)
+        drawn = self._drawn(draws, room)
+        rows: list[list[list[list[int]]]] = lifted(drawn, len(is_right)).tolist()
+        return [
+            [
+                [without_end(one[: int(most)], self.texts.end) for one in answers]
+                for answers, most in zip(row, room, strict=True)
+            ]
+            for row in rows
+        ]
+
+    def _drawn(self, draws: Draws, room: Int[Tensor, "B"]) -> Int[Tensor, "A B S M"]:
+        if self.begun is not None:
+            first = self.begun.logits[:, :, 0]
+            return sampled(self.begun, draws, first, room, self.texts.end)
+        every = torch.arange(len(room))
+        samples = map(draws.of_sample, range(draws.samples))
+        return torch.stack([self._of_drafts(room, every, pick) for pick in samples], 2)
+
+    def _greedy(
+        self, predicted: Int[Tensor, "A B M"], is_right: Bool[Tensor, "R B"]
+    ) -> list[list[list[int]]]:
+        """Return the tokens of greedy decoding without the end, by row and item.
+
+        Right answers are known, and not decoded.
         """
         texts, is_right = self.texts, is_right.cpu()
         expected = [expected_tokens(self.items, place) for place in range(len(self.places))]
@@ -66,13 +97,17 @@ class Decoding:
             draft = lifted(self.items.targets, len(predicted))
             return token_by_token(self.begun, draft, predicted, room, self.texts.end, is_open)
         wrong = is_open.any(0).nonzero().flatten()
-        asked = self.items.each(lambda tensor: tensor[:, wrong.to(tensor.device)])
-        draft = functional.pad(asked.targets, (0, self.texts.width - asked.targets.shape[-1]))
-        logits_of = partial(self._logits_of_drafts, self.places[wrong], asked)
-        found = greedy(logits_of, draft, room[wrong], self.texts.end)
+        found = self._of_drafts(room, wrong)
         tokens = found.new_zeros(len(found), len(room), found.shape[-1])
         tokens[:, wrong.to(found.device)] = found
         return tokens
+
+    def _of_drafts(self, room: Tensor, some: Tensor, pick: Pick | None = None) -> Tensor:
+        """Return the tokens [A, C, M] of some answers, decoded without a cache."""
+        asked = self.items.each(lambda tensor: tensor[:, some.to(tensor.device)])
+        draft = functional.pad(asked.targets, (0, self.texts.width - asked.targets.shape[-1]))
+        logits_of = partial(self._logits_of_drafts, self.places[some], asked)
+        return decoded(logits_of, draft, room[some], self.texts.end, pick or likeliest)
 
     def _logits_of_drafts(
         self, places: Tensor, items: Items, answers: Tensor, some: Tensor
@@ -104,8 +139,61 @@ def token_by_token(
     tokens = functional.pad(predicted, (0, max(0, int(room.max()) - width)))
     following = predicted.gather(-1, settled.unsqueeze(-1)).squeeze(-1)
     column = torch.arange(items, device=device).expand(count, -1)
-    replicate = torch.arange(count, device=device).unsqueeze(1)
-    place = settled
+    started = _Started(tokens, following, column, settled, unfinished)
+    return _continued(begun, started, room, end, likeliest)
+
+
+def sampled(
+    begun: Begun,
+    draws: Draws,
+    first: Float[Tensor, "A B V"],
+    room: Int[Tensor, "B"],
+    end: int | None,
+) -> Int[Tensor, "A B S M"]:
+    """Return the tokens of drawn answers, S to an item.
+
+    They are valid up to the first end token, or the first `room` of them. `first` are the logits of
+    answers' first tokens.
+    """
+    (count, items, _), device = first.shape, first.device
+    samples, room = draws.samples, room.to(device).repeat_interleave(draws.samples)
+    column = torch.arange(items * samples, device=device).expand(count, -1)
+    begun.cache.keep(column // samples)
+    place = torch.zeros_like(column)
+    following = draws.pick(first.repeat_interleave(samples, 1), column, place)
+    tokens = following.new_zeros(*following.shape, int(room.max()))
+    tokens[..., 0] = following
+    started = _Started(tokens, following, column, place, torch.ones_like(column, dtype=torch.bool))
+    found = _continued(begun, started, room, end, draws.pick)
+    return found.unflatten(1, (items, samples))
+
+
+@dataclass(frozen=True)
+class _Started:
+    """Answers that have a first token to go on from.
+
+    Attributes:
+        tokens: the tokens of all answers, [A, B, M].
+        following: the last known token of each unfinished answer, [A, C].
+        column: the places of these answers, [A, C].
+        place: the places of their last known tokens, [A, C].
+        unfinished: a mask of those that may go on, [A, C].
+    """
+
+    tokens: Tensor
+    following: Tensor
+    column: Tensor
+    place: Tensor
+    unfinished: Tensor
+
+
+def _continued(
+    begun: Begun, started: _Started, room: Int[Tensor, "B"], end: int | None, pick: Pick
+) -> Int[Tensor, "A B M"]:
+    """Return the tokens of answers, read and picked one at a time."""
+    tokens, following, column = started.tokens, started.following, started.column
+    place, unfinished = started.place, started.unfinished
+    replicate = torch.arange(len(tokens), device=tokens.device).unsqueeze(1)
     while True:
         is_over = room[column] <= place + 1
         unfinished = unfinished & ~(is_over if end is None else is_over | (following == end))
@@ -118,21 +206,24 @@ def token_by_token(
             column, place, following, unfinished = (
                 each[replicate, kept] for each in (column, place, following, unfinished)
             )
-        following, place = begun.after(following).argmax(-1), place + 1
+        place = place + 1
+        following = pick(begun.after(following), column, place)
         is_told = unfinished.nonzero(as_tuple=True)
         tokens[is_told[0], column[is_told], place[is_told]] = following[is_told]
 
 
-def greedy(
+def decoded(
     logits_of: Callable[[Int[Tensor, "A C M"], Int[Tensor, "C"]], Tensor],
     draft: Int[Tensor, "A B M"],
     room: Int[Tensor, "B"],
     end: int | None,
+    pick: Pick = likeliest,
 ) -> Int[Tensor, "R B M"]:
-    """Return the tokens of greedy decoding.
+    """Return the tokens of answers, of greedy decoding by default.
 
     They are valid up to the first end token, or the first `room` of them. `logits_of` computes the
-    logits [R, C, M, V] of drafts of some items, given the places of these items.
+    logits [R, C, M, V] of drafts of some items, given the places of these items. `pick` depends on
+    nothing but logits and place, so drawn tokens are settled as the likeliest ones are.
 
     Every pass predicts all positions of the unfinished items from a draft. Up to the first position
     that differs from the draft, the prediction is that of decoding token by token, so each pass
@@ -146,7 +237,8 @@ def greedy(
     open_items = torch.arange(draft.shape[1], device=draft.device)
     for _ in place:
         before = draft[:, open_items]
-        predicted = logits_of(before, open_items).argmax(-1)
+        column = open_items.view(1, -1, 1)
+        predicted = pick(logits_of(before, open_items), column, place)
         agrees = predicted == lifted(before, len(predicted))
         settled = agrees.cumprod(-1).sum(-1, keepdim=True) + 1
         draft = lifted(draft, len(predicted)).clone()

@@ -1,0 +1,62 @@
+"""Tasks whose answers are texts that a model writes."""
+
+import math
+from abc import ABC
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.answer_decoding import GREEDY, AnswerDecoding
+from adaptlab.plugins.metric import AnswerMetric, metric_named
+from adaptlab.plugins.text_task import TextTask
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
+
+TYPICAL_ANSWER = 32
+
+
+class WrittenAnswers(TextTask, ABC):
+    """A task over texts whose answers can be any text."""
+
+    metric: AnswerMetric = "exact_match"
+    """figure by which answers are scored"""
+    decoding: AnswerDecoding = Field(
+        default=GREEDY,
+        exclude_if=lambda decoding: decoding == GREEDY,  # older jobs keep their digests
+    )
+    """how answers are decoded for a metric that reads them"""
+
+    def other_metric(self) -> str | None:
+        """Return the metric that is measured beside exact match."""
+        return None if self.metric == "exact_match" else self.metric
+
+    def answer_decoding(self) -> AnswerDecoding:
+        """Return how answers are decoded for the metric."""
+        return self.decoding
+
+    def usual_answer(self) -> int:
+        """Return the limit on the tokens of an answer if the spec has none."""
+        return TYPICAL_ANSWER
+
+    def chance_loss(self) -> float:
+        """Return the loss of guessing bytes, in nats per token."""
+        return math.log(BYTES_VOCABULARY)
+
+    def _own_problems(self) -> Iterator[Problem]:
+        yield from super()._own_problems()
+        metric, decoding = metric_named(self.other_metric()), self.decoding
+        if decoding != GREEDY and (metric is None or metric.needs != "answers"):
+            detail = (
+                f"With the metric {self.metric} no answer is decoded, so `decoding` has no effect. "
+                "Leave it out, or choose a metric that reads answers, such as text_match."
+            )
+            yield Problem("/decoding", "nothing_decoded", detail)
+        if decoding.samples > 1 and not decoding.is_sampled:
+            detail = (
+                f"With temperature 0, all {decoding.samples} samples are equal. Set a temperature "
+                "above 0, or leave `samples` out."
+            )
+            yield Problem("/decoding/samples", "equal_samples", detail, nearest=(1,))
+        if decoding.top_p < 1 and not decoding.is_sampled:
+            detail = "With temperature 0, `top_p` has no effect. Set a temperature above 0."
+            yield Problem("/decoding/top_p", "nothing_drawn", detail)
