@@ -99,7 +99,8 @@ class DrawnBy:
 def nucleus(logits: Float[Tensor, "... V"], decoding: AnswerDecoding) -> Float[Tensor, "... V"]:
     """Return the probabilities of tokens, 0 outside the nucleus.
 
-    They are in double precision. The nucleus has the likeliest tokens, as many as together reach `top_p`.
+    They are in double precision. The nucleus has the likeliest tokens, as many as together reach
+    `top_p`.
 
     Source: Holtzman et al. (ICLR 2020), section 3.1.
     """
