@@ -1,0 +1,1 @@
+"""Recipes that re-run the field's rankings of adaptation methods."""
