@@ -134,6 +134,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "checkpoints import": (
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),
+    "benchmarks add": (
+        "adaptlab benchmarks add hellaswag arc_easy --shots 5",
+        "adaptlab benchmarks add lambada_openai --data lambada.jsonl --limit 500",
+    ),
     "uploads send": ("adaptlab uploads send words.tsv",),
     "uploads list": ("adaptlab uploads list --output json",),
     "uploads show": ("adaptlab uploads show $UPLOAD",),

@@ -56,6 +56,39 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
 
 
+def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> Encoded:
+    """Return the tokens of a context and of the continuation to score.
+
+    As in lm-eval (`TemplateLM._encode_pair`), spaces at the end of the context are encoded with the
+    continuation, both are encoded together, and the continuation begins behind as many tokens as
+    the context alone has. An empty context is the token that begins texts, or else the one that
+    ends them.
+
+    Raises:
+        LeavesNothing: the context or the continuation has no token of its own.
+    """
+    asked = context.rstrip()
+    if not context:
+        return _from_nothing(tokeniser, continuation)
+    prompt = tokeniser.tokens(asked).ids
+    answer = tokeniser.tokens(context + continuation).ids[len(prompt) :]
+    if not prompt:
+        raise LeavesNothing("No token of the context comes before the answer.")
+    if not answer:
+        raise LeavesNothing("The answer has no token of its own.")
+    return Encoded(prompt, answer)
+
+
+def _from_nothing(tokeniser: Tokeniser, continuation: str) -> Encoded:
+    """Return a continuation behind the token that begins or ends texts."""
+    ids = tokeniser.marked(continuation).ids
+    first = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
+    prompt, answer = ((first,), ids) if ids[:1] != (first,) else (ids[:1], ids[1:])
+    if prompt == (None,) or not answer:
+        raise LeavesNothing("The context is empty, and the tokeniser has no token to begin with.")
+    return Encoded(tuple(token for token in prompt if token is not None), answer)
+
+
 def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:
     """Return the tokens of a conversation, with the last turn as the answer.
 

@@ -173,8 +173,7 @@ class _OfRecords(ItemTexts):
     def choice(self, item: int, place: int) -> AnswerText:
         label, word = self._choices[place]
         if word is None:
-            assert self._texts.own is not None
-            tokens = self._texts.own.tokens_of(int(self._records[item]), place)
+            tokens = self._texts.choice_tokens(int(self._records[item]), place)
             word = self._tokeniser.text(tokens)
         return answer_excerpt(word, label)
 
