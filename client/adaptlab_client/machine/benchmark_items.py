@@ -257,9 +257,7 @@ def _gold(loaded: Any, document: Document, choices: Sequence[str]) -> int:
     return int(gold)
 
 
-def _shown(
-    task: str, documents: Sequence[Document], examples: Sequence[Sequence[Document]]
-) -> int:
+def _shown(task: str, documents: Sequence[Document], examples: Sequence[Sequence[Document]]) -> int:
     """Return the number of items that are examples before others.
 
     Raises:

@@ -68,7 +68,7 @@ class Benchmark(TextTask):
     """number of rendered items, if only the first were"""
     score: ChoiceScore = "acc"
     """rule that compares the likelihoods of choices"""
-    tokens: TokenLimits = BenchmarkLimits()
+    tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     """most tokens of an item"""
     dataset: RecordsReference | Name | FileOfServer = ""
     """dataset of a single task; by default it follows from its name and shots"""
@@ -156,7 +156,8 @@ class Benchmark(TextTask):
 
     def usual_answer(self) -> int:
         # No tokeniser makes more tokens of a choice than it has bytes.
-        return USUAL_ANSWER if self.rendering is None else min(USUAL_ANSWER, self.rendering.answer)
+        most = USUAL_ANSWER if self.rendering is None else self.rendering.answer
+        return min(USUAL_ANSWER, most, self.tokens.longest - 1)
 
     def listed_answers(self) -> Mapping[str, str | None]:
         """Return the places of choices, from 1; none without choices."""

@@ -61,8 +61,8 @@ def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> En
 
     As in lm-eval (`TemplateLM._encode_pair`), spaces at the end of the context are encoded with the
     continuation, both are encoded together, and the continuation begins behind as many tokens as
-    the context alone has. An empty context is the token that begins texts, or else the one that
-    ends them.
+    the context alone has. An empty context is the token that begins texts, even where none is
+    written, or else the one that ends them.
 
     Raises:
         LeavesNothing: the context or the continuation has no token of its own.
@@ -82,11 +82,12 @@ def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> En
 def _from_nothing(tokeniser: Tokeniser, continuation: str) -> Encoded:
     """Return a continuation behind the token that begins or ends texts."""
     ids = tokeniser.marked(continuation).ids
-    first = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
-    prompt, answer = ((first,), ids) if ids[:1] != (first,) else (ids[:1], ids[1:])
-    if prompt == (None,) or not answer:
+    written = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
+    first = written if tokeniser.begin is None else tokeniser.begin
+    answer = ids[1:] if ids[:1] == (first,) else ids
+    if first is None or not answer:
         raise LeavesNothing("The context is empty, and the tokeniser has no token to begin with.")
-    return Encoded(tuple(token for token in prompt if token is not None), answer)
+    return Encoded((first,), answer)
 
 
 def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:
