@@ -135,8 +135,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),
     "benchmarks add": (
-        "adaptlab benchmarks add hellaswag arc_easy --shots 5",
-        "adaptlab benchmarks add lambada_openai --data lambada.jsonl --limit 500",
+        "adaptlab benchmarks add arc_easy --shots 5 --data arc_easy",
+        "adaptlab benchmarks add lambada_openai --data lambada_openai/test.jsonl --limit 8",
     ),
     "uploads send": ("adaptlab uploads send words.tsv",),
     "uploads list": ("adaptlab uploads list --output json",),

@@ -10,8 +10,10 @@ import logging
 import random
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +33,7 @@ OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "d
 """Members with which a task answers or scores by a program of its own."""
 OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood")
 UNKNOWN = "unknown"
+_NAMED = re.compile(r"^task:\s*[\"']?([^\s\"']+)[\"']?\s*$", re.MULTILINE)
 
 Document = Mapping[str, Any]  # Any: the documents of all data sets
 
@@ -80,7 +83,7 @@ def rendered(
     harness = _harness()
     manager, settings = _task_file(harness, task)
     _check(task, settings, shots)
-    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache:
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task):
         changes = {"num_fewshot": shots} | _own_data(task, settings, shots, data, Path(cache))
         loaded = _loaded(manager, task, changes)
         examples = _noted_examples(loaded)
@@ -119,9 +122,7 @@ def _task_file(harness: Any, task: str) -> tuple[Any, dict[str, Any]]:
     of this one is read.
     """
     root = Path(harness.__file__).parent
-    named = re.compile(rf"^task:\s*[\"']?{re.escape(task)}[\"']?\s*$", re.MULTILINE)
-    files = (path for path in sorted(root.glob("**/*.yaml")) if named.search(_text(path)))
-    if (path := next(files, None)) is None:
+    if (path := _files_by_task(root).get(task)) is None:
         raise NotRendered(
             f"{PACKAGE} {VERSION} has no task {task!r} of its own. Name single tasks, such as "
             "hellaswag, and not a group or a file."
@@ -131,8 +132,28 @@ def _task_file(harness: Any, task: str) -> tuple[Any, dict[str, Any]]:
     return manager, json.loads(json.dumps(settings).replace(f"{root}/", ""))
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+@cache
+def _files_by_task(root: Path) -> Mapping[str, Path]:
+    """Return the first file of every task, as the harness takes them."""
+    found: dict[str, Path] = {}
+    for path in sorted(root.glob("**/*.yaml")):
+        if named := _NAMED.search(path.read_text(encoding="utf-8", errors="replace")):
+            found.setdefault(named[1], path)
+    return found
+
+
+@contextmanager
+def _reading(task: str) -> Generator[None]:
+    """Explain whatever the harness raises about documents."""
+    try:
+        yield
+    except AdaptlabError:
+        raise
+    except Exception as error:  # tasks are programs, and raise anything
+        raise NotRendered(
+            f"The documents of {task} could not be read ({type(error).__name__}: {error}). Give "
+            "them with --data, in the form that the task expects."
+        ) from error
 
 
 def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
@@ -159,10 +180,10 @@ def _own_data(
     """Return the settings that put files in place of the task's data."""
     if data is None:
         return {}
-    evaluated = settings.get("test_split") or settings.get("validation_split")
+    evaluated = str(settings.get("test_split") or settings.get("validation_split"))
     files = _files(data, {name for key in SPLITS if (name := settings.get(key))}, evaluated)
     examples = settings.get("fewshot_split") or settings.get("training_split")
-    wanted = {evaluated, examples} if shots and examples else {evaluated}
+    wanted: set[str] = {evaluated, str(examples)} if shots and examples else {evaluated}
     if missing := sorted(wanted - files.keys()):
         raise NotRendered(
             f"{task} needs the split {missing[0]!r}, which {data} does not have. Put "
@@ -197,13 +218,7 @@ def _files(data: Path, splits: set[str], evaluated: str) -> dict[str, Path]:
 def _loaded(manager: Any, task: str, changes: Mapping[str, Any]) -> Any:
     """Return the harness's task with some settings changed."""
     import_module("datasets").disable_progress_bars()
-    try:
-        whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
-        raise NotRendered(
-            f"The documents of {task} could not be read ({type(error).__name__}: {error}). Give "
-            "them with --data, in the form that the task expects."
-        ) from error
+    whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
     (loaded,) = whole["tasks"].values()
     if loaded.multiple_target:
         raise NotRendered(f"{task} has several right choices for an item. Choose another task.")
@@ -289,13 +304,18 @@ def _rendering(
         shots=shots,
         seed=SEED,
         harness=VERSION,
-        version=str((settings.get("metadata") or {}).get("version", UNKNOWN)),
+        version=_version_of(settings),
         yaml=_digest_of(settings)[:16],
         data=data[:16],
         choices=max(counts),
         chance=round(sum(1 / count for count in counts) / len(counts), 6),
         answer=max(len((_spaces(context) + answer).encode()) for context, answer in pairs),
     )
+
+
+def _version_of(settings: Mapping[str, Any]) -> str:
+    metadata: Mapping[str, Any] = settings.get("metadata") or {}
+    return str(metadata.get("version", UNKNOWN))
 
 
 def _spaces(context: str) -> str:

@@ -91,7 +91,8 @@ class RenderedItem:
             "choices": _listed(self.choices),
             "gold": str(self.gold),
             "split": SPLIT,
-            "rendering": rendering.model_dump_json(),
+            "task": rendering.task,
+            "rendering": rendering.model_dump_json(exclude={"task"}),
         }
 
 
@@ -116,14 +117,20 @@ def item_of(record: Record) -> RenderedItem:
 
 def rendering_of(facts: RecordsFacts) -> Rendering | None:
     """Return the origin of a dataset's items, None for another dataset."""
-    field = facts.field("rendering")
-    values = (field.values if field else None) or ()
-    if len(values) != 1:
+    task, origin = _only_value(facts, "task"), _only_value(facts, "rendering")
+    if task is None or origin is None:
         return None
     try:
-        return Rendering.model_validate_json(values[0].value)
-    except ValidationError:
+        return Rendering.model_validate({"task": task, **json.loads(origin)})
+    except (ValueError, TypeError):  # no JSON, or no such members
         return None
+
+
+def _only_value(facts: RecordsFacts, name: str) -> str | None:
+    """Return the value that all records have in a field, if it is one."""
+    field = facts.field(name)
+    values = (field.values if field else None) or ()
+    return values[0].value if len(values) == 1 else None
 
 
 def dataset_of(task: str, shots: int, limit: int | None = None) -> Name:

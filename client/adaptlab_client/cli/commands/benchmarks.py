@@ -58,7 +58,8 @@ def add(
 
 def _say(done: "Rendered") -> None:
     about = done.rendering
-    say(f"{about.task}: {len(done.items):,} items, chance {about.chance:.1%}")
+    chance = f", chance {about.chance:.1%}" if about.choices > 1 else ""
+    say(f"{about.task}: {len(done.items):,} items{chance}")
     if done.shown:
         say(
             f"{done.shown:,} of them also are examples before others: the splits share documents, "
@@ -67,7 +68,7 @@ def _say(done: "Rendered") -> None:
 
 
 def _row(entry: "DatasetView") -> list[object]:
-    return [entry.name, entry.count, entry.digest]
+    return [entry.name, entry.records, entry.digest]
 
 
 def application() -> typer.Typer:
