@@ -44,7 +44,7 @@ def test_the_same_documents_give_the_same_dataset(documents: Path, tmp_path: Pat
     assert digest(other) != digest(one)
 
 
-def digest(items: benchmark_items.Rendered) -> str:
+def digest(items: benchmark_items.RenderedTask) -> str:
     gatherer = Gatherer()
     list(gatherer.lines(items.records()))
     return gatherer.digest
@@ -67,7 +67,7 @@ def test_what_is_not_scored_here_is_refused(documents: Path, task: str, reason: 
 
 
 def test_an_item_among_its_own_examples_is_refused(documents: Path) -> None:
-    """lambada_openai has no other documents, and the harness draws among all of them."""
+    """lambada_openai has no others, so the harness draws among its items."""
     with pytest.raises(NotRendered, match="one of its own examples"):
         rendered("lambada_openai", 11, documents / "lambada_openai" / "test.jsonl")
 

@@ -11,9 +11,14 @@ from typing import Any, Literal
 import pytest
 import torch
 from tests.benchmarks import TASKS, a_plain_tokeniser, write_documents
-from tests.engine.peft_adapters import METHODS, drawn, exported, loaded
+from tests.engine.peft_adapters import (
+    METHODS,
+    drawn,
+    exported,
+    loaded,
+    make_room_for_learned_positions,
+)
 from tests.engine.published import Pair, gpt2, llama, pair
-from tests.engine.test_agreement_with_peft import make_room_for_learned_positions
 from tests.texts import COMPLETION, Stored, reviews, stored, without
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
@@ -33,7 +38,7 @@ from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.text.folder_tokeniser import folder_tokeniser
 from adaptlab.text.tokeniser import loaded as loaded_tokeniser
-from adaptlab_client.machine.benchmark_items import Rendered, rendered
+from adaptlab_client.machine.benchmark_items import RenderedTask, rendered
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
@@ -50,7 +55,7 @@ MAKERS: Mapping[str, Callable[[], Any]] = {
     "llama": lambda: llama(vocab_size=320, max_position_embeddings=READ + 3),
 }
 Likelihoods = dict[tuple[str, int, int], float]
-"""Log-likelihoods by task, number of the document, and place of the choice."""
+"""Log-likelihoods by task, document, and place of the choice."""
 Scores = Literal["acc", "acc_norm"]
 
 
@@ -59,7 +64,7 @@ class Staged:
     """The documents of the tasks, and their items as datasets."""
 
     documents: Mapping[str, Path]
-    items: Mapping[str, Rendered]
+    items: Mapping[str, RenderedTask]
     datasets: Mapping[str, Stored]
     own: Stored
 

@@ -43,7 +43,7 @@ class NotRendered(AdaptlabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedTask:
     """The items of a task, with the origin of all of them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Rendered:
 
 def rendered(
     task: str, shots: int = 0, data: Path | None = None, limit: int | None = None
-) -> Rendered:
+) -> RenderedTask:
     """Return the items of a task of the harness.
 
     Args:
@@ -94,7 +94,7 @@ def rendered(
     shown = _shown(task, documents, examples)
     seen = [*documents, *(example for row in examples for example in row)]
     rendering = _rendering(task, settings, shots, items, _digest(seen))
-    return Rendered(
+    return RenderedTask(
         name=dataset_of(task, shots, limit),
         items=items,
         rendering=rendering,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Requests:
+class RequestArrays:
     """The answers that items compare, one request after the other.
 
     Attributes:
@@ -64,6 +64,6 @@ class Corpus:
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     empty: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
-    requests: Requests | None = None
+    requests: RequestArrays | None = None
     cut: int = 0
     end: int | None = None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
-from adaptlab.plugins.corpus_arrays import Corpus, Requests
+from adaptlab.plugins.corpus_arrays import Corpus, RequestArrays
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
@@ -19,7 +19,7 @@ class RequestReader:
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
         self._compares = bool(task.listed_answers())
-        self._corpus = Corpus(requests=Requests() if self._compares else None)
+        self._corpus = Corpus(requests=RequestArrays() if self._compares else None)
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
         self._longest = self._longest_answer = 0
@@ -74,7 +74,7 @@ class RequestReader:
             self._add_request(requests, one, place, self._task.size_of(item.choices[place]))
         requests.counts.append(len(encoded))
 
-    def _add_request(self, requests: Requests, one: Encoded, place: int, size: int) -> None:
+    def _add_request(self, requests: RequestArrays, one: Encoded, place: int, size: int) -> None:
         prompt, start = self._shared
         if one.prompt != prompt or not requests.prompts:
             start = len(requests.prompts)

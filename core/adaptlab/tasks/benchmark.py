@@ -43,9 +43,9 @@ class BenchmarkLimits(TokenLimits):
 
 @TASKS.register("benchmark")
 class Benchmark(TextTask):
-    """Answer the items of standard `tasks` of lm-eval, which are only evaluated.
+    """Answer the items of standard `tasks` of lm-eval.
 
-    Each task is scored on its own. Its items are those that `adaptlab benchmarks add` has rendered
+    They are only evaluated. Each task is scored on its own. Its items are those that `adaptlab benchmarks add` has rendered
     by lm-eval, with `shots` examples. The model's log-likelihoods of all choices are compared as
     lm-eval does: `acc` by their sums, `acc_norm` per character of a choice, `acc_bytes` per byte.
     A task without choices, such as lambada_openai, is right where greedy decoding gives the answer.
@@ -70,7 +70,7 @@ class Benchmark(TextTask):
     """rule that compares the likelihoods of choices"""
     tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     """most tokens of an item"""
-    dataset: RecordsReference | Name | FileOfServer = ""
+    dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
     """dataset of a single task; by default it follows from its name and shots"""
     splits: SplitRule = OWN_SPLITS
     rendering: Rendering | None = None

@@ -12,7 +12,7 @@ from adaptlab_client.cli.session import OutputOption, open_client
 
 if TYPE_CHECKING:
     from adaptlab_answers.models import DatasetView
-    from adaptlab_client.machine.benchmark_items import Rendered
+    from adaptlab_client.machine.benchmark_items import RenderedTask
 
 COLUMNS = ("name", "items", "digest")
 
@@ -34,7 +34,7 @@ def add(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first items.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Render the items of standard tasks by lm-eval, and stage each task as a dataset.
+    """Render standard tasks by lm-eval, and stage each as a dataset.
 
     Needs the extra `benchmarks`. The server and its workers need neither lm-eval nor a network.
     """
@@ -56,7 +56,7 @@ def add(
     say(f"Watch: evaluation: {{tasks: [{{name: benchmark, tasks: [{listed}]{more}}}]}}")
 
 
-def _say(done: "Rendered") -> None:
+def _say(done: "RenderedTask") -> None:
     about = done.rendering
     chance = f", chance {about.chance:.1%}" if about.choices > 1 else ""
     say(f"{about.task}: {len(done.items):,} items{chance}")

@@ -11,7 +11,7 @@ from adaptlab.engine.tensors import Bool, Float, Int
 
 
 @dataclass(frozen=True)
-class Requests:
+class ItemRequests:
     """The requests of all records, one after the other.
 
     A request is a prompt with an answer. Records have different numbers of them.

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from adaptlab.engine.items.digits import listed_places
 from adaptlab.engine.items.items import Items, spans
-from adaptlab.engine.items.requests import RequestItems, Requests
+from adaptlab.engine.items.requests import ItemRequests, RequestItems
 from adaptlab.engine.items.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.engine.kernels.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.tensors import Int
@@ -125,7 +125,7 @@ class Texts:
     labels: Int[Tensor, "W"] | None
     choices: tuple[Tensor, Tensor] | None
     own: "OwnChoices | None"
-    requests: Requests | None
+    requests: ItemRequests | None
     empty: Int[Tensor, "E"] | None
     behind: Int[Tensor, "E2"] | None
     groups: Int[Tensor, "W"] | None
@@ -159,9 +159,9 @@ class Texts:
         )
 
     def _compared(
-        self, items: Items, requests: Requests, records: Int[Tensor, "1 B"]
+        self, items: Items, requests: ItemRequests, records: Int[Tensor, "1 B"]
     ) -> RequestItems:
-        """Return items with all requests of their records, as many per pass as items."""
+        """Return items with all requests, as many per pass as items."""
         assert self.labels is not None
         numbers, owners = requests.of_records(records[0])
         parts = tuple(
@@ -426,12 +426,12 @@ def _own_choices(corpus: Corpus) -> OwnChoices | None:
     return OwnChoices(_as_stored(corpus.own), starts.view(shape), lengths.view(shape))
 
 
-def _requests(corpus: Corpus) -> Requests | None:
+def _requests(corpus: Corpus) -> ItemRequests | None:
     if (read := corpus.requests) is None:
         return None
     counts = _tensor(read.counts)
     answered = _tensor(read.answered)
-    return Requests(
+    return ItemRequests(
         prompts=_as_stored(read.prompts),
         starts=_tensor(read.starts),
         asked=_tensor(read.asked),
