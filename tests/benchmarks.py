@@ -7,6 +7,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from adaptlab.records.rendered_items import Rendering
+
 THINGS = ("cat", "dog", "fish", "bird", "tree", "stone")
 ENDINGS = ("is grey", "is grey and old", "füttert die Vögel", "喝茶", "sings")
 TASKS = ("arc_easy", "hellaswag", "lambada_openai")
@@ -88,3 +90,13 @@ def a_plain_tokeniser(*, begins: bool) -> bytes:
             single="<s> $A", special_tokens=[("<s>", 0)]
         )
     return tokenizer.to_str().encode()
+
+
+def rendering(task: str, **changes: Any) -> Rendering:
+    """Return the origin of items that no harness has rendered."""
+    members = {
+        "task": task, "output": "multiple_choice", "shots": 0, "seed": 1, "harness": "0",
+        "version": "1", "yaml": "0" * 16, "data": "1" * 16, "choices": 3, "chance": 0.4,
+        "answer": 7, **changes,
+    }  # fmt: skip
+    return Rendering.model_validate(members)

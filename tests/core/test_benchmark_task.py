@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmarks import rendering
 from tests.texts import COMPLETION, Stored, reviews, stored, without
 
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.corpus import check_sample, read_corpus
 from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
-from adaptlab.records.rendered_items import RenderedItem, Rendering, dataset_of, item_of
+from adaptlab.records.rendered_items import RenderedItem, dataset_of, item_of
 from adaptlab.specs.job_tasks import evaluation_places, evaluation_tasks
 from adaptlab.specs.spec import EvaluationSpec
 from adaptlab.tasks.benchmark import Benchmark
@@ -20,15 +21,6 @@ from adaptlab.text.tokeniser import ByteTokeniser
 ARC = RenderedItem(0, ("Q:  ", "Q:  ", "Q:  "), (" a", " b", " a"), ("a", "b", "a"), 1)
 WINO = RenderedItem(1, ("the cat and ", "the dog and "), (" left", " left"), ("cat", "dog"), 0)
 PASSAGE = RenderedItem(2, ("Die Vögel",), (" singen",), (" singen",), 0)
-
-
-def rendering(task: str, **changes: Any) -> Rendering:
-    members = {
-        "task": task, "output": "multiple_choice", "shots": 0, "seed": 1, "harness": "0",
-        "version": "1", "yaml": "0" * 16, "data": "1" * 16, "choices": 3, "chance": 0.4,
-        "answer": 7, **changes,
-    }  # fmt: skip
-    return Rendering.model_validate(members)
 
 
 @pytest.fixture

@@ -45,10 +45,11 @@ class BenchmarkLimits(TokenLimits):
 class Benchmark(TextTask):
     """Answer the items of standard `tasks` of lm-eval.
 
-    They are only evaluated. Each task is scored on its own. Its items are those that `adaptlab benchmarks add` has rendered
-    by lm-eval, with `shots` examples. The model's log-likelihoods of all choices are compared as
-    lm-eval does: `acc` by their sums, `acc_norm` per character of a choice, `acc_bytes` per byte.
-    A task without choices, such as lambada_openai, is right where greedy decoding gives the answer.
+    They are only evaluated, each task on its own. Its items are those that `adaptlab benchmarks
+    add` has rendered by lm-eval, with `shots` examples. The model's log-likelihoods of all choices
+    are compared as lm-eval does: `acc` by their sums, `acc_norm` per character of a choice,
+    `acc_bytes` per byte. A task without choices, such as lambada_openai, is right where greedy
+    decoding gives the answer.
 
     `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
     can name another dataset of the same task.
