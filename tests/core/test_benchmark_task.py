@@ -12,6 +12,7 @@ from adaptlab.plugins.corpus import check_sample, read_corpus
 from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.records.rendered_items import RenderedItem, dataset_of, item_of
+from adaptlab.runs.reported_answers import LONGEST_PROMPT, question_excerpt
 from adaptlab.specs.job_tasks import evaluation_places, evaluation_tasks
 from adaptlab.specs.spec import EvaluationSpec
 from adaptlab.tasks.benchmark import Benchmark
@@ -145,3 +146,11 @@ def test_a_context_that_leaves_nothing_is_refused():
         encoded_request(tokeniser, "  ", "a")
     with pytest.raises(LeavesNothing):
         encoded_request(tokeniser, "a", "")
+
+
+def test_the_end_of_a_prompt_with_examples_is_shown():
+    long = question_excerpt("example " * LONGEST_PROMPT + "the question?")
+    assert len(long.text) == LONGEST_PROMPT
+    assert long.text.startswith("…")
+    assert long.text.endswith("the question?")
+    assert question_excerpt("a question?").text == "a question?"

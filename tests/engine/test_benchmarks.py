@@ -288,6 +288,8 @@ def test_a_choice_is_shown_as_the_answer(bench: Bench) -> None:
     (right,) = judged(model, task, "test", 4, 1, attached=False).right.tolist()
     shown = item_texts(task).shown(4)
     assert [answer == item.expected for answer, item in zip(given, shown, strict=True)] == right
+    asked = [one.contexts[one.gold] for one in bench.staged.items["arc_easy"].items]
+    assert all(asked[one.line - 1].endswith(one.prompt.text[1:]) for one in shown if one.line)
     (decoded,) = given_answers(model, passages, 4, 1, attached=False)
     (right,) = judged(model, passages, "test", 4, 1, attached=False).right.tolist()
     expected = [item.expected.text for item in item_texts(passages).shown(4)]

@@ -6,6 +6,7 @@ are those of another text, which the model has rarely seen.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from adaptlab.text.chat import RenderedChat
@@ -70,13 +71,25 @@ def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> En
     asked = context.rstrip()
     if not context:
         return _from_nothing(tokeniser, continuation)
-    prompt = tokeniser.tokens(asked).ids
-    answer = tokeniser.tokens(context + continuation).ids[len(prompt) :]
+    prompt = _ids(tokeniser, asked)
+    answer = _ids(tokeniser, context + continuation)[len(prompt) :]
     if not prompt:
         raise LeavesNothing("No token of the context comes before the answer.")
     if not answer:
         raise LeavesNothing("The answer has no token of its own.")
     return Encoded(prompt, answer)
+
+
+@lru_cache(maxsize=2)  # the choices of an item share its context
+def _ids(tokeniser: Tokeniser, text: str) -> tuple[int, ...]:
+    """Return the tokens of a text, without those that end every text."""
+    ids = tokeniser.whole(text)
+    return ids[: len(ids) - _closing(tokeniser)]
+
+
+@lru_cache(maxsize=4)
+def _closing(tokeniser: Tokeniser) -> int:
+    return len(closing(tokeniser))
 
 
 def _from_nothing(tokeniser: Tokeniser, continuation: str) -> Encoded:
