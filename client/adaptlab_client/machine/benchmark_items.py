@@ -85,9 +85,10 @@ def rendered(
     _check(task, settings, shots)
     with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task):
         changes = {"num_fewshot": shots} | _own_data(task, settings, shots, data, Path(cache))
+        random.seed(0)  # as the harness does before it reads documents
+        import_module("numpy").random.seed(SEED)
         loaded = _loaded(manager, task, changes)
         examples = _noted_examples(loaded)
-        random.seed(0)  # as the harness before it reads documents
         loaded.set_fewshot_seed(seed=SEED)
         loaded.build_all_requests(limit=limit)
         documents, items = _items(loaded)
@@ -286,7 +287,7 @@ def _shown(task: str, documents: Sequence[Document], examples: Sequence[Sequence
                 f"Item {number} of {task} is one of its own examples, so its answer is in the "
                 "prompt. Use --shots 0, or data whose splits share no document."
             )
-    return len({digest for digest in digests if any(digest in row for row in of_examples)})
+    return len(set(digests) & set[str]().union(*of_examples))
 
 
 def _rendering(
