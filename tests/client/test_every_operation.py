@@ -18,6 +18,7 @@ import typer
 from sqlalchemy import insert
 from sqlalchemy.orm import Session, sessionmaker
 from tests.adapters import an_adapter
+from tests.benchmarks import write_documents
 from tests.client.conftest import Address, Invoke
 from tests.client.dictionary_texts import GERMAN, SPANISH
 from tests.client.finished import a_finished_job
@@ -128,6 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Address) ->
     (place / "words.tsv").write_text("dog\tHund\tperro\nbark\tRinde\tcorteza\n")
     texts = "".join(f"fine {n},pos\ndull {n},neg\n" for n in range(50))
     (place / "reviews.csv").write_text(f"text,label\n{texts}")
+    write_documents(place)
     a_tokenizer_file(place / "tokenizer.json", "fine", "dull")
     (place / "de-en.txt").write_text(GERMAN)
     (place / "en-es.txt").write_text(SPANISH)

@@ -15,7 +15,8 @@ from tests.texts import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.corpus import Corpus, check_sample, read_corpus
+from adaptlab.plugins.corpus import check_sample, read_corpus
+from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import read_tokeniser
 

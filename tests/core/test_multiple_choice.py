@@ -18,7 +18,8 @@ from tests.texts import (
 )
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.corpus import Corpus, check_sample, read_corpus
+from adaptlab.plugins.corpus import check_sample, read_corpus
+from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.specs.cost import work
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec

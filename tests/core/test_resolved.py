@@ -172,6 +172,7 @@ def configurations(plug_in: type[Family] | type[Task] | type[Method] | type[Theo
 
 
 RECORDS_TASKS = {
+    "benchmark": {"tasks": ["hellaswag"]},
     "image_classification": {"dataset": "trees"},
     "text_classification": {
         "dataset": "reviews",

@@ -16,7 +16,8 @@ from tests.texts import (
 from transformers import PreTrainedTokenizerFast
 
 from adaptlab.errors import BadDataset, BadModelFolder, InvalidSpec
-from adaptlab.plugins.corpus import Corpus, check_sample, read_corpus
+from adaptlab.plugins.corpus import check_sample, read_corpus
+from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.text.encoding import LeavesNothing, cut, encoded
 from adaptlab.text.folder_tokeniser import stated_end
 from adaptlab.text.template import parsed

@@ -121,3 +121,14 @@ def logits(both: Pair, adapter: AttachedAdapter) -> Tensor:
     """The engine's logits with an imported adapter."""
     tensors = {name: torch.tensor(tensor) for name, tensor in adapter.tensors.items()}
     return both.adapted(adapter.method, tensors)
+
+
+def make_room_for_learned_positions(both: Pair, length: int = 3) -> None:
+    """Shift GPT-2's position vectors by `length`.
+
+    The first positions have none.
+    """
+    if both.ours.family.name != "gpt2":
+        return
+    table = both.theirs.transformer.wpe.weight.data
+    table.copy_(torch.cat([torch.zeros_like(table[:length]), table[:-length]]))

@@ -23,6 +23,7 @@ from peft import (
 )
 from peft.tuners.cartridge.utils import initialize_kv_prefix_from_past_key_values
 from tests.engine.library_models import MODELS as LIBRARY_MODELS
+from tests.engine.peft_adapters import make_room_for_learned_positions
 from tests.engine.published import Pair, gpt2, llama, pair, qwen2, their_output
 from torch import Tensor
 
@@ -190,7 +191,7 @@ def test_ia3(name: str, double: bool, tmp_path: Path):
 def test_keys_and_values_of_a_prefix(name: str, double: bool, tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=double)
     method = PrefixTuning(length=P, side="key_value")
-    make_room_for_learned_positions(both)
+    make_room_for_learned_positions(both, P)
     config = PrefixTuningConfig(num_virtual_tokens=P, task_type="CAUSAL_LM")
     model, tensors = wrapped(both, config), drawn(method, both)
     rows = torch.cat(list(tensors.values()), 1)  # keys, values of layer 0, keys, values of 1, …
@@ -229,7 +230,7 @@ def test_a_prefix_that_starts_as_tokens(name: str, double: bool, tmp_path: Path)
 @both_precisions
 def test_the_network_behind_keys_and_values(double: bool, tmp_path: Path):
     both = pair(gpt2, tmp_path, double=double)
-    make_room_for_learned_positions(both)
+    make_room_for_learned_positions(both, P)
     config = PrefixTuningConfig(
         num_virtual_tokens=P,
         prefix_projection=True,
@@ -257,19 +258,8 @@ def test_the_network_behind_keys_and_values(double: bool, tmp_path: Path):
 def test_soft_prompt(name: str, double: bool, tmp_path: Path):
     both = pair(MODELS[name], tmp_path, double=double)
     method = SoftPrompt(length=P)
-    make_room_for_learned_positions(both)
+    make_room_for_learned_positions(both, P)
     config = PromptTuningConfig(num_virtual_tokens=P, task_type="CAUSAL_LM")
     model, tensors = wrapped(both, config), drawn(method, both)
     model.prompt_encoder["default"].embedding.weight.data.copy_(tensors["embed.prompt"])
     assert differences(both, model, method, tensors) < tolerance(both)
-
-
-def make_room_for_learned_positions(both: Pair) -> None:
-    """Shift GPT-2's position vectors by P.
-
-    The first P positions have none.
-    """
-    if both.ours.family.name != "gpt2":
-        return
-    table = both.theirs.transformer.wpe.weight.data
-    table.copy_(torch.cat([torch.zeros_like(table[:P]), table[:-P]]))

@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Models and data": {
         "datasets": "datasets:application",
+        "benchmarks": "benchmarks:application",
         "base-models": "base_models:application",
         "model-folders": "model_folders:application",
         "hub": "hub:application",

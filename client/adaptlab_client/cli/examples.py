@@ -134,6 +134,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "checkpoints import": (
         "adaptlab checkpoints import my-llama models/lora --task sort_descending --output id",
     ),
+    "benchmarks add": (
+        "adaptlab benchmarks add arc_easy --shots 5 --data arc_easy",
+        "adaptlab benchmarks add lambada_openai --data lambada_openai/test.jsonl --limit 8",
+    ),
     "uploads send": ("adaptlab uploads send words.tsv",),
     "uploads list": ("adaptlab uploads list --output json",),
     "uploads show": ("adaptlab uploads show $UPLOAD",),

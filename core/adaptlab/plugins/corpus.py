@@ -1,13 +1,14 @@
 """The records of a text task as tokens of its base model."""
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.filled_words import Filling, counts
+from adaptlab.plugins.request_corpus import RequestReader
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
@@ -39,44 +40,6 @@ MOST_CUTS = 32
 """Cutting by tokens shifts those that follow, so it is repeated until the item fits."""
 
 
-@dataclass
-class Corpus:
-    """Records as tokens, in the order of the dataset.
-
-    Attributes:
-        tokens: those of all records, one after the other.
-        lengths: tokens of each record, its answer included.
-        asked: tokens of each prompt.
-        splits: the place of each record's split in `EVERY_SPLIT`.
-        labels: the place of each record's answer among the choices or classes, if there are any.
-        choices: the tokens of each choice, empty if records have their own.
-        own: the tokens of every choice of each record, one after the other, if records have their
-            own.
-        own_lengths: tokens of every choice of each record.
-        empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
-        behind: what a model that fills masks in reads behind every prompt: a mask for each token of
-            a label word, the text after it, and the tokens that end every text. Empty for models
-            that continue texts.
-        groups: the number of each record's group, empty if records are independent.
-        cut: records whose prompt was shortened.
-        end: the token that ends answers, None if none does.
-    """
-
-    choices: tuple[tuple[int, ...], ...] = ()
-    tokens: "array[int]" = field(default_factory=lambda: array("i"))
-    lengths: "array[int]" = field(default_factory=lambda: array("i"))
-    asked: "array[int]" = field(default_factory=lambda: array("i"))
-    splits: "array[int]" = field(default_factory=lambda: array("b"))
-    labels: "array[int]" = field(default_factory=lambda: array("b"))
-    groups: "array[int]" = field(default_factory=lambda: array("i"))
-    own: "array[int]" = field(default_factory=lambda: array("i"))
-    own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
-    empty: tuple[int, ...] = ()
-    behind: tuple[int, ...] = ()
-    cut: int = 0
-    end: int | None = None
-
-
 def read_corpus(task: TextTask) -> Corpus:
     """Return the records of a task as tokens.
 
@@ -84,7 +47,7 @@ def read_corpus(task: TextTask) -> Corpus:
         InvalidSpec: items are too long, or an answer has no tokens of its own.
         BadDataset: the content is not that of the dataset, or was not given.
     """
-    return _Reader(task).read()
+    return (RequestReader if task.is_rendered() else _Reader)(task).read()
 
 
 def check_sample(
@@ -101,8 +64,11 @@ def check_sample(
     """
     digest = task.reference_to_records().digest
     source = TextSource(Path(), digest, tokeniser, mask=mask)
-    reader = _Reader(task.with_texts({digest: source}))
-    choices = reader.sampled(records).choices
+    read = task.with_texts({digest: source})
+    if task.is_rendered():
+        RequestReader(read).sampled(records)
+        return ()
+    choices = _Reader(read).sampled(records).choices
     if task.has_own_choices():
         return (OWN_CHOICES,)
     words = [word.fixed or "" for word in task.choices().values()]

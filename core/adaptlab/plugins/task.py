@@ -194,6 +194,10 @@ class Task(DescribedFields, ABC):
         """Return the tasks of a mixture, or the task itself."""
         return (self,)
 
+    def scored_as(self) -> "tuple[Task, ...]":
+        """Return the tasks that are scored one by one if this one is named."""
+        return (self,)
+
     def problems(self) -> tuple[Problem, ...]:
         """Return the errors of the configuration, with pointers below the task."""
         return ()

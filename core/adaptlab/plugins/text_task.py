@@ -79,6 +79,14 @@ class TextTask(RecordsTask, ABC):
         """
         return None
 
+    def is_rendered(self) -> bool:
+        """Return True if records hold the requests that a harness has rendered."""
+        return False
+
+    def size_of(self, choice: str) -> int:
+        """Return what a rendered choice's log-likelihood is divided by."""
+        return 1
+
     def tokeniser(self) -> Tokeniser:
         """Return the tokeniser of its texts."""
         return self.source().tokeniser

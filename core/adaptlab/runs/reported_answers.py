@@ -28,6 +28,13 @@ def prompt_excerpt(text: str) -> Excerpt:
     return Excerpt(text=storable(text[:LONGEST_PROMPT]), characters=len(text))
 
 
+def question_excerpt(text: str) -> Excerpt:
+    """Return the end of a prompt that has examples before the question."""
+    if len(text) <= LONGEST_PROMPT:
+        return prompt_excerpt(text)
+    return prompt_excerpt("…" + text[1 - LONGEST_PROMPT :])
+
+
 def answer_excerpt(text: str, label: str | None = None) -> AnswerText:
     """Return the start of an answer, and the label that it stands for."""
     return AnswerText(text=storable(text[:LONGEST_ANSWER]), characters=len(text), label=label)

@@ -6,8 +6,8 @@ from adaptlab.errors import Problem, below
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.splits import Split
-from adaptlab.plugins.task import Task
-from adaptlab.specs.choices import resolve_task
+from adaptlab.plugins.task import TASKS, Task
+from adaptlab.specs.choices import configured, resolve_task
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import EvaluationSpec
 
@@ -15,12 +15,30 @@ from adaptlab.specs.spec import EvaluationSpec
 def evaluation_tasks(
     spec: EvaluationSpec, task: Task | None, datasets: Datasets
 ) -> tuple[Task, ...]:
-    """Return the tasks to score; by default the job's own task."""
+    """Return the tasks to score; by default the job's own task.
+
+    A choice of several tasks counts as these.
+    """
     chosen = tuple(
-        resolve_task(choice, f"/evaluation/tasks/{index}", datasets, splits=("test",))
+        task
         for index, choice in enumerate(spec.tasks)
+        for task in resolve_task(
+            choice, f"/evaluation/tasks/{index}", datasets, splits=("test",)
+        ).scored_as()
     )
     return chosen or (() if task is None else (task,))
+
+
+def evaluation_places(spec: EvaluationSpec) -> tuple[str, ...]:
+    """Return the pointer of each task that is scored.
+
+    Tasks of one choice share its pointer.
+    """
+    return tuple(
+        pointer
+        for pointer, choice in ((f"/evaluation/tasks/{n}", one) for n, one in enumerate(spec.tasks))
+        for _ in configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer).scored_as()
+    )
 
 
 def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
@@ -30,17 +48,19 @@ def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
 
 
 def task_problems(
-    task: Task | None, evaluated: Sequence[Task], family: Family
+    task: Task | None, evaluated: Sequence[Task], family: Family, places: Sequence[str] = ()
 ) -> Iterator[Problem]:
     """Yield the reasons why a model cannot answer its tasks.
 
-    `task` is the one that it is trained for.
+    `task` is the one that it is trained for. `places` are the pointers of those that are scored, by
+    default one after the other.
     """
     if task is not None:
         yield from below("/task", _problems_of(task, task, family))
     for index, other in enumerate(evaluated):
         if other != task:
-            yield from below(f"/evaluation/tasks/{index}", _problems_of(other, task, family))
+            place = places[index] if places else f"/evaluation/tasks/{index}"
+            yield from below(place, _problems_of(other, task, family))
 
 
 def _problems_of(scored: Task, own: Task | None, family: Family) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ are those of another text, which the model has rarely seen.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from adaptlab.text.chat import RenderedChat
@@ -54,6 +55,52 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     start, joins = _start_of_answer(tokens, prompt)
     end = (tokeniser.end,) if ends and tokeniser.end is not None else ()
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
+
+
+def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> Encoded:
+    """Return the tokens of a context and of the continuation to score.
+
+    As in lm-eval (`TemplateLM._encode_pair`), spaces at the end of the context are encoded with the
+    continuation, both are encoded together, and the continuation begins behind as many tokens as
+    the context alone has. An empty context is the token that begins texts, even where none is
+    written, or else the one that ends them.
+
+    Raises:
+        LeavesNothing: the context or the continuation has no token of its own.
+    """
+    asked = context.rstrip()
+    if not context:
+        return _from_nothing(tokeniser, continuation)
+    prompt = _ids(tokeniser, asked)
+    answer = _ids(tokeniser, context + continuation)[len(prompt) :]
+    if not prompt:
+        raise LeavesNothing("No token of the context comes before the answer.")
+    if not answer:
+        raise LeavesNothing("The answer has no token of its own.")
+    return Encoded(prompt, answer)
+
+
+@lru_cache(maxsize=2)  # the choices of an item share its context
+def _ids(tokeniser: Tokeniser, text: str) -> tuple[int, ...]:
+    """Return the tokens of a text, without those that end every text."""
+    ids = tokeniser.whole(text)
+    return ids[: len(ids) - _closing(tokeniser)]
+
+
+@lru_cache(maxsize=4)
+def _closing(tokeniser: Tokeniser) -> int:
+    return len(closing(tokeniser))
+
+
+def _from_nothing(tokeniser: Tokeniser, continuation: str) -> Encoded:
+    """Return a continuation behind the token that begins or ends texts."""
+    ids = tokeniser.marked(continuation).ids
+    written = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
+    first = written if tokeniser.begin is None else tokeniser.begin
+    answer = ids[1:] if ids[:1] == (first,) else ids
+    if first is None or not answer:
+        raise LeavesNothing("The context is empty, and the tokeniser has no token to begin with.")
+    return Encoded((first,), answer)
 
 
 def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:

@@ -103,7 +103,7 @@ def folder_tokeniser(files: Mapping[str, bytes], vocabulary: int) -> PublishedTo
     whole = tokeniser.to_str().encode()
     is_alone = whole == loaded(files[FILE]).to_str().encode()
     digest = hashlib.sha256(files[FILE] if is_alone else whole).hexdigest()
-    published = PublishedTokeniser(digest, end, tokeniser)
+    published = PublishedTokeniser(digest, end, tokeniser, _begin(config, tokeniser))
     if published.vocabulary > vocabulary:
         raise BadModelFolder(
             f"The largest token of {FILE} is {published.vocabulary - 1:,}, and the model has "
@@ -162,6 +162,13 @@ def _end(
             )
         return end
     return check_end(GENERATION, _object(files, GENERATION), vocabulary)
+
+
+def _begin(config: _Config, tokeniser: "Tokenizer") -> int | None:
+    """Return the token that begins a text, None if none is named."""
+    named = config.bos_token
+    content = named.content if isinstance(named, _Added) else named
+    return None if content is None else tokeniser.token_to_id(content)
 
 
 def _read(files: Mapping[str, bytes]) -> _Config:

@@ -54,6 +54,11 @@ class Tokeniser(Protocol):
         """The token that ends a text; None if the model has none."""
         ...
 
+    @property
+    def begin(self) -> int | None:
+        """The token named as the one that begins texts, written or not."""
+        ...
+
     def tokens(self, text: str) -> TokenisedText:
         """Return the tokens of a text, with those that begin every text."""
         ...
@@ -89,6 +94,7 @@ class ByteTokeniser:
     digest: str = "bytes"
     vocabulary: int = BYTES_VOCABULARY
     end: int | None = BYTES
+    begin: int | None = None
 
     def tokens(self, text: str) -> TokenisedText:
         """Return one token per byte; those of a character end together."""
@@ -133,6 +139,7 @@ class PublishedTokeniser:
     digest: str
     end: int | None
     _tokenizer: "Tokenizer" = field(compare=False, repr=False)
+    begin: int | None = field(default=None, compare=False)
 
     @property
     def vocabulary(self) -> int:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
+from adaptlab.specs.job_tasks import evaluation_places
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import measured_base, resolve_theory
 from adaptlab.specs.resolved import (
@@ -162,7 +163,7 @@ def preview(session: Session, spec: Spec, *, roots: ModelRoots = NO_ROOTS) -> Pr
         creator = None if base.job is None else base.job[0]
         facts = tuple(other.facts for other in other_bases(session, spec))
         resolved: Resolved = _resolved_adaptation(session, spec, base.facts, roots, creator, facts)
-        warnings = _check_texts(session, resolved, base.facts, roots)
+        warnings = _check_texts(session, spec, resolved, base.facts, roots)
     elif isinstance(spec, TheorySpec):
         resolved = _resolved_theory(session, spec)
     else:
@@ -377,14 +378,15 @@ def _resolved_adaptation(
         resolved = resolve(spec, base, datasets.known(session), others=others)
     sizes.checked(session, resolved)
     gpu_needs.check_each(session, [(resolved, spec.resources.queue)])
-    _check_texts(session, resolved, base, roots)
+    _check_texts(session, spec, resolved, base, roots)
     for index, other in enumerate(others):
-        _check_texts_elsewhere(session, resolved, other, index, roots)
+        _check_texts_elsewhere(session, spec, resolved, other, index, roots)
     return resolved
 
 
 def _check_texts_elsewhere(
     session: Session,
+    spec: AdaptSpec,
     resolved: ResolvedAdapt,
     other: BaseModelFacts,
     index: int,
@@ -392,7 +394,7 @@ def _check_texts_elsewhere(
 ) -> None:
     """Raise `InvalidSpec` if another base model cannot read the texts."""
     try:
-        _check_texts(session, resolved, other, roots)
+        _check_texts(session, spec, resolved, other, roots)
     except InvalidSpec as error:
         pointer = f"/evaluation/base_models/{index}"
         raise InvalidSpec(
@@ -405,6 +407,7 @@ def _check_texts_elsewhere(
 
 def _check_texts(
     session: Session,
+    spec: AdaptSpec | PretrainSpec,
     resolved: ResolvedAdapt | ResolvedPretrain,
     base: BaseModelFacts | None,
     roots: ModelRoots,
@@ -413,8 +416,7 @@ def _check_texts(
 
     Raises `InvalidSpec` if the worker would refuse one.
     """
-    tasks = (resolved.task, *resolved.evaluation_tasks)
-    return check_tokens(session, base, tasks, roots)
+    return check_tokens(session, base, resolved, evaluation_places(spec.evaluation), roots)
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
@@ -467,7 +469,7 @@ def resolved_base(session: Session, spec: BaseSpec, roots: ModelRoots) -> Resolv
             found = resolved_import(session, spec, roots, sets)
         return sizes.checked(session, found)
     resolved = sizes.checked(session, resolve(spec, None, sets))
-    _check_texts(session, resolved, None, roots)
+    _check_texts(session, spec, resolved, None, roots)
     return resolved
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.record import Record
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.model_shapes import family_shape
+from adaptlab.specs.resolved import ResolvedAdapt, ResolvedPretrain
 from adaptlab.specs.spec import ModelFolder
 from adaptlab.text.folder_tokeniser import TOKENISER_FILES
 from adaptlab.text.tokeniser import ByteTokeniser
@@ -74,24 +75,31 @@ _one_process = threading.Lock()
 
 
 def check_tokens(
-    session: Session, base: BaseModelFacts | None, tasks: Sequence[Task], roots: ModelRoots
+    session: Session,
+    base: BaseModelFacts | None,
+    job: ResolvedAdapt | ResolvedPretrain,
+    places: Sequence[str],
+    roots: ModelRoots,
 ) -> tuple[str, ...]:
     """Check the texts of a job's task and evaluation; return warnings.
 
-    `base` is None for a model that is pretrained here, which reads bytes. The first of `tasks` is
-    the task of the job, and the others are those of its evaluation.
+    `base` is None for a model that is pretrained here, which reads bytes. `places` are the pointers
+    of the evaluation's tasks, none if it has only the job's own.
 
     Raises:
         InvalidSpec: an item of the first records is one that the worker refuses.
     """
-    places = ["/task", *(f"/evaluation/tasks/{index}" for index in range(len(tasks) - 1))]
-    return check_each(session, base, dict(zip(places, tasks, strict=True)), roots)
+    evaluated = zip(places, job.evaluation_tasks, strict=True) if places else ()
+    return check_each(session, base, [("/task", job.task), *evaluated], roots)
 
 
 def check_each(
-    session: Session, base: BaseModelFacts | None, tasks: dict[str, Task], roots: ModelRoots
+    session: Session,
+    base: BaseModelFacts | None,
+    tasks: Iterable[tuple[str, Task]],
+    roots: ModelRoots,
 ) -> tuple[str, ...]:
-    """Check the texts of tasks by their pointers; return warnings.
+    """Check the texts of tasks with their pointers; return warnings.
 
     Raises:
         InvalidSpec: an item of the first records is one that the worker refuses.
@@ -99,7 +107,7 @@ def check_each(
     problems: list[Problem] = []
     warnings: dict[str, None] = {}
     checked: list[Task] = []
-    for pointer, task in tasks.items():
+    for pointer, task in tasks:
         if not isinstance(task, TextTask) or task in checked:
             continue
         checked.append(task)

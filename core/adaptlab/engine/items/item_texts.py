@@ -18,7 +18,7 @@ from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import DigitTask, Task
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.events import AnswerText, ShownItem
-from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt
+from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt, question_excerpt
 
 
 class ItemTexts(ABC):
@@ -135,6 +135,7 @@ class _OfImages(ItemTexts):
 class _OfRecords(ItemTexts):
     def __init__(self, task: TextTask, split: Split) -> None:
         self._texts, self._tokeniser = texts_of(task), task.source().tokeniser
+        self._excerpt = question_excerpt if task.is_rendered() else prompt_excerpt
         self._choices = tuple(task.listed_answers().items())
         self._records = self._texts.of_split[split]
         self.end = self._texts.end
@@ -156,7 +157,7 @@ class _OfRecords(ItemTexts):
         return ShownItem(
             item=place,
             line=record + 1,
-            prompt=prompt_excerpt(self._tokeniser.text(tuple(tokens[:asked]))),
+            prompt=self._excerpt(self._tokeniser.text(tuple(tokens[:asked]))),
             expected=expected,
         )
 
@@ -173,8 +174,7 @@ class _OfRecords(ItemTexts):
     def choice(self, item: int, place: int) -> AnswerText:
         label, word = self._choices[place]
         if word is None:
-            assert self._texts.own is not None
-            tokens = self._texts.own.tokens_of(int(self._records[item]), place)
+            tokens = self._texts.choice_tokens(int(self._records[item]), place)
             word = self._tokeniser.text(tokens)
         return answer_excerpt(word, label)
 

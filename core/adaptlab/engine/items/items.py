@@ -138,3 +138,12 @@ def counted_targets(
         return None
     is_end = targets == end
     return (is_end.cumsum(-1) - is_end.to(torch.int64)) == 0
+
+
+def spans(
+    tokens: Int[Tensor, "N"], starts: Int[Tensor, "*S"], lengths: Int[Tensor, "*S"], most: int
+) -> Int[Tensor, "*S {most}"]:
+    """Return spans of tokens, padded with 0 to `most`."""
+    place = torch.arange(most)
+    index = (starts.unsqueeze(-1) + place).clamp(max=len(tokens) - 1)
+    return torch.where(place < lengths.unsqueeze(-1), tokens[index].to(torch.int64), 0)

@@ -13,11 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptlab.engine.items.digits import listed_places
-from adaptlab.engine.items.items import Items
+from adaptlab.engine.items.items import Items, spans
+from adaptlab.engine.items.requests import ItemRequests, RequestItems
 from adaptlab.engine.items.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.engine.kernels.counter import constant, mixed, random_bits, stream
 from adaptlab.engine.tensors import Int
-from adaptlab.plugins.corpus import Corpus, read_corpus
+from adaptlab.plugins.corpus import read_corpus
+from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
 
@@ -106,6 +108,7 @@ class Texts:
         choices: the tokens of each choice, padded, and how many they are; None if there are none,
             or if records have their own.
         own: the choices of each record, if it has its own.
+        requests: the answers that each record compares, if a harness has rendered them.
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         behind: what an encoder reads behind every prompt, None if answers continue prompts.
         groups: the number of each record's group, None if records are independent.
@@ -122,6 +125,7 @@ class Texts:
     labels: Int[Tensor, "W"] | None
     choices: tuple[Tensor, Tensor] | None
     own: "OwnChoices | None"
+    requests: ItemRequests | None
     empty: Int[Tensor, "E"] | None
     behind: Int[Tensor, "E2"] | None
     groups: Int[Tensor, "W"] | None
@@ -136,9 +140,11 @@ class Texts:
         If `is_full`, they have the greatest length, and logits are computed for all of it.
         """
         items = self.trained(records, is_full=is_full)
-        if self.choices is None and self.own is None:
+        if self.choices is None and self.own is None and self.requests is None:
             return items
         assert self.labels is not None
+        if self.requests is not None:
+            return self._compared(items, self.requests, records)
         if self._needs_one_pass():
             assert self.choices is not None
             words, lengths = self.choices
@@ -151,6 +157,31 @@ class Texts:
             labels=self.labels[records],
             alone=self._alone(words),
         )
+
+    def _compared(
+        self, items: Items, requests: ItemRequests, records: Int[Tensor, "1 B"]
+    ) -> RequestItems:
+        """Return items with all requests, as many per pass as items."""
+        assert self.labels is not None
+        numbers, owners = requests.of_records(records[0])
+        parts = tuple(
+            self._joined(requests.prompts_of(some), *requests.answers_of(some), is_full=False)
+            for some in numbers.split(records.shape[1])
+        )
+        return RequestItems(
+            *members_of(items),
+            requests=parts,
+            owners=owners,
+            places=requests.places[numbers],
+            sizes=requests.sizes[numbers],
+            labels=self.labels[records],
+        )
+
+    def choice_tokens(self, record: int, place: int) -> tuple[int, ...]:
+        """Return the tokens of one choice of a record that has its own."""
+        own = self.own or self.requests
+        assert own is not None
+        return own.tokens_of(record, place)
 
     def _needs_one_pass(self) -> bool:
         """Return True if one pass scores all choices of an item."""
@@ -187,7 +218,8 @@ class Texts:
 
     def trained(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
         """Return some records as items to train on, without the wrong choices."""
-        if self.labels is not None and self.choices is None and self.own is None:
+        lists = self.choices, self.own, self.requests
+        if self.labels is not None and all(one is None for one in lists):
             return self._with_classes(records, self.labels[records], is_full=is_full)
         asked = self.asked[records]
         answered = self.read[records] + 1 - asked
@@ -331,15 +363,6 @@ class OwnChoices:
         return tuple(self.tokens[start : start + length].tolist())
 
 
-def spans(
-    tokens: Int[Tensor, "N"], starts: Int[Tensor, "*S"], lengths: Int[Tensor, "*S"], most: int
-) -> Int[Tensor, "*S {most}"]:
-    """Return spans of tokens, padded with 0 to `most`."""
-    place = torch.arange(most)
-    index = (starts.unsqueeze(-1) + place).clamp(max=len(tokens) - 1)
-    return torch.where(place < lengths.unsqueeze(-1), tokens[index].to(torch.int64), 0)
-
-
 def texts_of(task: TextTask) -> Texts:
     """Return the records of a task, from a cache.
 
@@ -364,6 +387,7 @@ def _texts(task: TextTask) -> Texts:
         labels=_tensor(corpus.labels) if corpus.labels else None,
         choices=_choices(corpus),
         own=_own_choices(corpus),
+        requests=_requests(corpus),
         empty=torch.tensor(corpus.empty) if corpus.empty else None,
         behind=torch.tensor(corpus.behind) if corpus.behind else None,
         groups=_tensor(corpus.groups) if corpus.groups else None,
@@ -400,3 +424,22 @@ def _own_choices(corpus: Corpus) -> OwnChoices | None:
     starts = lengths.cumsum(0) - lengths
     shape = len(corpus.lengths), -1
     return OwnChoices(_as_stored(corpus.own), starts.view(shape), lengths.view(shape))
+
+
+def _requests(corpus: Corpus) -> ItemRequests | None:
+    if (read := corpus.requests) is None:
+        return None
+    counts = _tensor(read.counts)
+    answered = _tensor(read.answered)
+    return ItemRequests(
+        prompts=_as_stored(read.prompts),
+        starts=_tensor(read.starts),
+        asked=_tensor(read.asked),
+        answers=_as_stored(read.answers),
+        answer_starts=answered.cumsum(0) - answered,
+        answered=answered,
+        places=_tensor(read.places),
+        sizes=_tensor(read.sizes),
+        counts=counts,
+        first=counts.cumsum(0) - counts,
+    )

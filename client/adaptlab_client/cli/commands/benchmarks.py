@@ -1,0 +1,76 @@
+"""`adaptlab benchmarks`: stage the items of standard tasks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptlab_client.cli.exits import UsageError
+from adaptlab_client.cli.groups import group
+from adaptlab_client.cli.printing.terminal import Output, print_list, say
+from adaptlab_client.cli.session import OutputOption, open_client
+
+if TYPE_CHECKING:
+    from adaptlab_answers.models import DatasetView
+    from adaptlab_client.machine.benchmark_items import RenderedTask
+
+COLUMNS = ("name", "items", "digest")
+
+
+def add(
+    context: typer.Context,
+    tasks: Annotated[list[str], typer.Argument(help="Tasks of lm-eval, such as hellaswag.")],
+    shots: Annotated[int, typer.Option(min=0, max=64, help="Examples before every item.")] = 0,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            help=(
+                "JSON lines or Parquet in place of the task's data: a file, or a folder with a "
+                "file per split. Default: the harness downloads the data."
+            ),
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first items.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Render standard tasks by lm-eval, and stage each as a dataset.
+
+    Needs the extra `benchmarks`. The server and its workers need neither lm-eval nor a network.
+    """
+    from adaptlab_client.machine.benchmark_items import NotRendered, rendered
+
+    try:
+        with open_client(context) as client:
+            entries: list[DatasetView] = []
+            for task in tasks:
+                done = rendered(task, shots, data, limit)
+                _say(done)
+                entry = client.datasets.upload_records(done.name, done.records(), done.sources)
+                entries.append(entry)
+    except NotRendered as error:
+        raise UsageError(str(error)) from error
+    print_list(entries, COLUMNS, _row, output, "name")
+    listed = ", ".join(tasks)
+    more = (f", shots: {shots}" if shots else "") + (f", limit: {limit}" if limit else "")
+    say(f"Watch: evaluation: {{tasks: [{{name: benchmark, tasks: [{listed}]{more}}}]}}")
+
+
+def _say(done: "RenderedTask") -> None:
+    about = done.rendering
+    chance = f", chance {about.chance:.1%}" if about.choices > 1 else ""
+    say(f"{about.task}: {len(done.items):,} items{chance}")
+    if done.shown:
+        say(
+            f"{done.shown:,} of them also are examples before others: the splits share documents, "
+            "or examples come from the split of the items"
+        )
+
+
+def _row(entry: "DatasetView") -> list[object]:
+    return [entry.name, entry.records, entry.digest]
+
+
+def application() -> typer.Typer:
+    """Return the commands of `adaptlab benchmarks`."""
+    return group("benchmarks", "Stage standard tasks of lm-eval, to watch them.", {"add": add})

@@ -1,0 +1,346 @@
+"""Items of standard tasks, rendered by the harness lm-eval.
+
+The harness writes the prompts, and the trainer scores them without it. Only tasks that the pinned
+package brings are rendered: their files can contain programs, so a file of one's own is no task.
+"""
+
+import hashlib
+import json
+import logging
+import random
+import re
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from adaptlab.errors import AdaptlabError
+from adaptlab.records.rendered_items import Output, RenderedItem, Rendering, dataset_of
+
+PACKAGE = "lm-eval"
+VERSION = "0.4.13"
+"""The version whose prompts and tasks are tested."""
+SEED = 1234
+"""The seed of examples, that of the harness."""
+FORMS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
+OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "doc_to_audio")
+"""Members with which a task answers or scores by a program of its own."""
+OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood")
+UNKNOWN = "unknown"
+_NAMED = re.compile(r"^task:\s*[\"']?([^\s\"']+)[\"']?\s*$", re.MULTILINE)
+
+Document = Mapping[str, Any]  # Any: the documents of all data sets
+
+
+class NotRendered(AdaptlabError):
+    """A task whose items cannot be rendered here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTask:
+    """The items of a task, with the origin of all of them.
+
+    Attributes:
+        name: the name of their dataset.
+        items: the items, in the order of the split.
+        rendering: their origin.
+        sources: the packages and data that they come from, as origins of a dataset.
+        shown: items that also are examples before other items.
+    """
+
+    name: str
+    items: tuple[RenderedItem, ...]
+    rendering: Rendering
+    sources: tuple[Mapping[str, str], ...]
+    shown: int
+
+    def records(self) -> Iterator[dict[str, str]]:
+        """Yield the record of every item."""
+        return (item.record(self.rendering) for item in self.items)
+
+
+def rendered(
+    task: str, shots: int = 0, data: Path | None = None, limit: int | None = None
+) -> RenderedTask:
+    """Return the items of a task of the harness.
+
+    Args:
+        task: its name there.
+        shots: examples before every item.
+        data: JSON lines or Parquet in place of the task's own data: a file, or a folder with a file
+            per split. Nothing is downloaded then.
+        limit: the number of items, by default all.
+
+    Raises:
+        NotRendered: the harness is missing, or the task is not one that is scored here.
+    """
+    harness = _harness()
+    manager, settings = _task_file(harness, task)
+    _check(task, settings, shots)
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task):
+        changes = {"num_fewshot": shots} | _own_data(task, settings, shots, data, Path(cache))
+        random.seed(0)  # as the harness does before it reads documents
+        import_module("numpy").random.seed(SEED)
+        loaded = _loaded(manager, task, changes)
+        examples = _noted_examples(loaded)
+        loaded.set_fewshot_seed(seed=SEED)
+        loaded.build_all_requests(limit=limit)
+        documents, items = _items(loaded)
+    shown = _shown(task, documents, examples)
+    seen = [*documents, *(example for row in examples for example in row)]
+    rendering = _rendering(task, settings, shots, items, _digest(seen))
+    return RenderedTask(
+        name=dataset_of(task, shots, limit),
+        items=items,
+        rendering=rendering,
+        sources=_sources(settings, data, _digest_of(settings), _digest(seen)),
+        shown=shown,
+    )
+
+
+def _harness() -> Any:  # Any: a library without types
+    advice = f"Install adaptlab[benchmarks], which brings {PACKAGE} {VERSION}."
+    try:
+        tasks = import_module("lm_eval.tasks")
+    except ImportError as error:
+        raise NotRendered(f"The package {PACKAGE} is not installed. {advice}") from error
+    if (here := version(PACKAGE)) != VERSION:
+        raise NotRendered(f"{PACKAGE} {here} may write other prompts than {VERSION}. {advice}")
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return tasks
+
+
+def _task_file(harness: Any, task: str) -> tuple[Any, dict[str, Any]]:
+    """Return the package's own tasks beside this one, and its settings.
+
+    Its functions are still names. The harness's index of all tasks takes 17 s, so only the folder
+    of this one is read.
+    """
+    root = Path(harness.__file__).parent
+    if (path := _files_by_task(root).get(task)) is None:
+        raise NotRendered(
+            f"{PACKAGE} {VERSION} has no task {task!r} of its own. Name single tasks, such as "
+            "hellaswag, and not a group or a file."
+        )
+    manager = harness.TaskManager(include_path=str(path.parent), include_defaults=False)
+    settings = json.loads(json.dumps(manager.task_index[task].cfg, default=str))
+    return manager, json.loads(json.dumps(settings).replace(f"{root}/", ""))
+
+
+@cache
+def _files_by_task(root: Path) -> Mapping[str, Path]:
+    """Return the first file of every task, as the harness takes them."""
+    found: dict[str, Path] = {}
+    for path in sorted(root.glob("**/*.yaml")):
+        if named := _NAMED.search(path.read_text(encoding="utf-8", errors="replace")):
+            found.setdefault(named[1], path)
+    return found
+
+
+@contextmanager
+def _reading(task: str) -> Generator[None]:
+    """Explain whatever the harness raises about documents."""
+    try:
+        yield
+    except AdaptlabError:
+        raise
+    except Exception as error:  # tasks are programs, and raise anything
+        raise NotRendered(
+            f"The documents of {task} could not be read ({type(error).__name__}: {error}). Give "
+            "them with --data, in the form that the task expects."
+        ) from error
+
+
+def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
+    """Raise `NotRendered` for a task that is scored in another way."""
+    output = settings.get("output_type", "generate_until")
+    if output not in OUTPUTS:
+        raise NotRendered(
+            f"{task} is of the kind {output}. Choose a task of the kind "
+            f"{' or '.join(OUTPUTS)}, whose likelihoods are compared."
+        )
+    own = next((member for member in OWN_PROGRAMS if settings.get(member) is not None), None)
+    if own is not None:
+        raise NotRendered(f"{task} has a program of its own in {own}. Choose another task.")
+    metrics = [entry.get("metric") for entry in settings.get("metric_list") or ()]
+    if metrics and "acc" not in metrics:
+        raise NotRendered(f"{task} is not scored by acc but by {metrics}. Choose another task.")
+    if shots and settings.get("num_fewshot") == 0:
+        raise NotRendered(f"{task} is defined without examples. Leave --shots out.")
+
+
+def _own_data(
+    task: str, settings: Mapping[str, Any], shots: int, data: Path | None, cache: Path
+) -> dict[str, Any]:
+    """Return the settings that put files in place of the task's data."""
+    if data is None:
+        return {}
+    evaluated = str(settings.get("test_split") or settings.get("validation_split"))
+    files = _files(data, {name for key in SPLITS if (name := settings.get(key))}, evaluated)
+    examples = settings.get("fewshot_split") or settings.get("training_split")
+    wanted: set[str] = {evaluated, str(examples)} if shots and examples else {evaluated}
+    if missing := sorted(wanted - files.keys()):
+        raise NotRendered(
+            f"{task} needs the split {missing[0]!r}, which {data} does not have. Put "
+            f"{missing[0]}.jsonl or {missing[0]}.parquet into a folder, and name the folder."
+        )
+    forms = {FORMS[path.suffix] for path in files.values()}
+    if len(forms) > 1:
+        raise NotRendered(f"{data} has JSON lines and Parquet. Give all splits in one form.")
+    paths = {split: str(path.resolve()) for split, path in files.items()}
+    absent = {key: None for key in SPLITS if settings.get(key) not in {None, *files}}
+    return {
+        "dataset_path": forms.pop(),
+        "dataset_name": None,
+        "dataset_kwargs": {"data_files": paths, "cache_dir": str(cache)},
+        **absent,
+    }
+
+
+def _files(data: Path, splits: set[str], evaluated: str) -> dict[str, Path]:
+    """Return the files of a folder by split, or the single file."""
+    if not data.exists():
+        raise NotRendered(f"There is no file or folder {data}.")
+    listed = sorted(data.iterdir()) if data.is_dir() else [data]
+    files = [path for path in listed if path.suffix in FORMS]
+    if not files:
+        raise NotRendered(f"{data} has no JSON lines (.jsonl, .json) and no Parquet (.parquet).")
+    if not data.is_dir():
+        return {data.stem if data.stem in splits else evaluated: data}
+    return {path.stem: path for path in files if path.stem in splits}
+
+
+def _loaded(manager: Any, task: str, changes: Mapping[str, Any]) -> Any:
+    """Return the harness's task with some settings changed."""
+    import_module("datasets").disable_progress_bars()
+    whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
+    (loaded,) = whole["tasks"].values()
+    if loaded.multiple_target:
+        raise NotRendered(f"{task} has several right choices for an item. Choose another task.")
+    return loaded
+
+
+def _noted_examples(loaded: Any) -> list[Sequence[Document]]:
+    """Return a list that will have the examples before every item, in order."""
+    examples: list[Sequence[Document]] = []
+    sample = loaded.sampler.sample
+
+    def noted(*given: Any, **named: Any) -> Any:
+        examples.append(sample(*given, **named))
+        return examples[-1]
+
+    loaded.sampler.sample = noted
+    return examples
+
+
+def _items(loaded: Any) -> tuple[list[Document], tuple[RenderedItem, ...]]:
+    """Return documents and items from the requests that the harness built."""
+    grouped: dict[int, list[Any]] = {}
+    for request in loaded.instances:
+        grouped.setdefault(request.doc_id, []).append(request)
+    documents = [requests[0].doc for requests in grouped.values()]
+    pairs = zip(grouped, documents, grouped.values(), strict=True)
+    return documents, tuple(_item(loaded, *pair) for pair in pairs)
+
+
+def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any]) -> RenderedItem:
+    compares = loaded.OUTPUT_TYPE == "multiple_choice"
+    choices = loaded.doc_to_choice(document) if compares else [requests[0].args[1]]
+    asked = [request.args for request in requests[: len(choices)]]  # others lack the context
+    gold = _gold(loaded, document, choices) if compares else 0
+    if not 0 <= gold < len(choices):
+        raise NotRendered(f"Item {number} of {loaded.config.task} has no right choice.")
+    return RenderedItem(
+        document=number,
+        contexts=tuple(context for context, _ in asked),
+        continuations=tuple(continuation for _, continuation in asked),
+        choices=tuple(choices),
+        gold=gold,
+    )
+
+
+def _gold(loaded: Any, document: Document, choices: Sequence[str]) -> int:
+    """Return the place of the right choice, −1 if there is none."""
+    gold = (loaded.doc_to_text if loaded.multiple_input else loaded.doc_to_target)(document)
+    if isinstance(gold, str):
+        return choices.index(gold) if gold in choices else -1
+    return int(gold)
+
+
+def _shown(task: str, documents: Sequence[Document], examples: Sequence[Sequence[Document]]) -> int:
+    """Return the number of items that are examples before others.
+
+    Raises:
+        NotRendered: an item is among its own examples, with its answer.
+    """
+    digests = [_digest([document]) for document in documents]
+    of_examples = [{_digest([example]) for example in row} for row in examples]
+    for number, (own, row) in enumerate(zip(digests, of_examples, strict=False)):
+        if own in row:
+            raise NotRendered(
+                f"Item {number} of {task} is one of its own examples, so its answer is in the "
+                "prompt. Use --shots 0, or data whose splits share no document."
+            )
+    return len(set(digests) & set[str]().union(*of_examples))
+
+
+def _rendering(
+    task: str,
+    settings: Mapping[str, Any],
+    shots: int,
+    items: Sequence[RenderedItem],
+    data: str,
+) -> Rendering:
+    counts = [len(item.choices) for item in items]
+    pairs = [pair for item in items for pair in zip(item.contexts, item.continuations, strict=True)]
+    return Rendering(
+        task=task,
+        output=settings["output_type"],
+        shots=shots,
+        seed=SEED,
+        harness=VERSION,
+        version=_version_of(settings),
+        yaml=_digest_of(settings)[:16],
+        data=data[:16],
+        choices=max(counts),
+        chance=round(sum(1 / count for count in counts) / len(counts), 6),
+        answer=max(len((_spaces(context) + answer).encode()) for context, answer in pairs),
+    )
+
+
+def _version_of(settings: Mapping[str, Any]) -> str:
+    metadata: Mapping[str, Any] = settings.get("metadata") or {}
+    return str(metadata.get("version", UNKNOWN))
+
+
+def _spaces(context: str) -> str:
+    """Return the end of a context that is encoded with the continuation."""
+    return context[len(context.rstrip()) :]
+
+
+def _sources(
+    settings: Mapping[str, Any], data: Path | None, task_file: str, documents: str
+) -> tuple[Mapping[str, str], ...]:
+    """Return the origins of a dataset: the harness, and the data."""
+    path = settings.get("dataset_path") if data is None else data.name
+    name = (settings.get("dataset_name") or "default") if data is None else "local files"
+    harness = {"package": PACKAGE, "version": VERSION, "licence": "MIT", "sha256": task_file}
+    own = {"package": str(path), "version": str(name), "licence": UNKNOWN, "sha256": documents}
+    return harness, own
+
+
+def _digest_of(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(documents: Sequence[Document]) -> str:
+    content = hashlib.sha256()
+    for document in documents:
+        content.update(json.dumps(document, sort_keys=True, default=str).encode())
+    return content.hexdigest()

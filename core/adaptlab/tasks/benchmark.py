@@ -1,0 +1,240 @@
+"""Standard tasks of lm-eval, staged beforehand, as tasks that are watched."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr
+
+from adaptlab.errors import Problem
+from adaptlab.plugins.dataset import Datasets, RecordsReference
+from adaptlab.plugins.splits import Split
+from adaptlab.plugins.task import TASKS, Task
+from adaptlab.plugins.text_task import LONGEST_ITEM, PromptCut, TextTask, TokenLimits
+from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.file_forms import FileOfServer
+from adaptlab.records.record import Record
+from adaptlab.records.rendered_items import SPLIT, Rendering, dataset_of, item_of, rendering_of
+from adaptlab.text.splitting import SplitRule, SplitsByField
+from adaptlab.text.template import Template, TemplatePiece
+from adaptlab.text.tokeniser import BYTES_VOCABULARY
+from adaptlab.values import Name, Value
+
+MOST_TASKS = 64
+MOST_SHOTS = 64
+USUAL_ANSWER = 128
+"""The most tokens of a choice, if the spec does not say otherwise."""
+OWN_SPLITS = SplitsByField(field="split")
+
+HarnessTask = Annotated[str, Field(min_length=1, max_length=128)]
+ChoiceScore = Literal["acc", "acc_norm", "acc_bytes"]
+
+
+class BenchmarkLimits(TokenLimits):
+    """Limits in tokens of the base model's tokeniser.
+
+    A longer item loses the beginning of its context, as in lm-eval, unless `if_longer` is `refuse`.
+    """
+
+    longest: Annotated[int, Field(ge=4, le=LONGEST_ITEM)] = 1024
+    if_longer: Literal["refuse", "cut"] = "cut"
+
+
+@TASKS.register("benchmark")
+class Benchmark(TextTask):
+    """Answer the items of standard `tasks` of lm-eval.
+
+    They are only evaluated, each task on its own. Its items are those that `adaptlab benchmarks
+    add` has rendered by lm-eval, with `shots` examples. The model's log-likelihoods of all choices
+    are compared as lm-eval does: `acc` by their sums, `acc_norm` per character of a choice,
+    `acc_bytes` per byte. A task without choices, such as lambada_openai, is right where greedy
+    decoding gives the answer.
+
+    `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
+    can name another dataset of the same task.
+    """
+
+    title: ClassVar[str] = "Benchmark"
+    summary: ClassVar[str] = "Standard tasks of lm-eval, watched and never trained on."
+    reference: ClassVar[str] = "Gao et al. (2024), lm-evaluation-harness"
+    ends: ClassVar[bool] = False
+
+    name: Literal["benchmark"] = "benchmark"
+    tasks: Annotated[tuple[HarnessTask, ...], Field(min_length=1, max_length=MOST_TASKS)]
+    """tasks of lm-eval, one per line"""
+    shots: Annotated[int, Field(ge=0, le=MOST_SHOTS)] = 0
+    """examples before every item"""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """number of rendered items, if only the first were"""
+    score: ChoiceScore = "acc"
+    """rule that compares the likelihoods of choices"""
+    tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    """most tokens of an item"""
+    dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
+    """dataset of a single task; by default it follows from its name and shots"""
+    splits: SplitRule = OWN_SPLITS
+    rendering: Rendering | None = None
+    """origin of the items, which follows from the dataset"""
+
+    _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
+
+    def scored_as(self) -> tuple[Task, ...]:
+        if self._parts or len(self.tasks) == 1:
+            return self._parts or (self,)
+        return tuple(self.model_copy(update={"tasks": (task,)}) for task in self.tasks)
+
+    def settled(self, datasets: Datasets) -> "Benchmark":
+        if problems := tuple(self._own_problems()):
+            return self._with_problems(problems)
+        if self.dataset:
+            return super().settled(datasets)
+        parts = tuple(self._part(place, datasets) for place in range(len(self.tasks)))
+        if len(parts) == 1:
+            return parts[0]
+        whole = self.model_copy()
+        whole._parts = parts
+        return whole
+
+    def problems(self) -> tuple[Problem, ...]:
+        if not self._parts:
+            return super().problems()
+        return tuple(problem for part in self._parts for problem in part.problems())
+
+    def split_problems(self, splits: tuple[Split, ...]) -> tuple[Problem, ...]:
+        if splits == (SPLIT,):
+            return ()
+        detail = "A benchmark is scored and never trained on. Name it in evaluation.tasks."
+        return (Problem("/name", "only_evaluated", detail),)
+
+    def _part(self, place: int, datasets: Datasets) -> "Benchmark":
+        """Return one of the tasks alone, with its dataset looked up."""
+        task = self.tasks[place]
+        name = dataset_of(task, self.shots, self.limit)
+        part = self.model_copy(update={"tasks": (task,), "dataset": name})
+        if name not in datasets:
+            return part._with_problems((self._not_staged(place),))
+        settled = super(Benchmark, part).settled(datasets)
+        moved = [
+            replace(problem, pointer=f"/tasks/{place}")
+            if problem.pointer == "/tasks/0"
+            else problem
+            for problem in settled.problems()
+        ]
+        return settled._with_problems(tuple(moved))
+
+    def _not_staged(self, place: int) -> Problem:
+        task = self.tasks[place]
+        limit = f" --limit {self.limit}" if self.limit else ""
+        shots = f" --shots {self.shots}" if self.shots else ""
+        detail = (
+            f"The items of {task} with {self.shots} shots are not on this server. Stage them with "
+            f"`adaptlab benchmarks add {task}{shots}{limit}`."
+        )
+        return Problem(f"/tasks/{place}", "not_staged", detail)
+
+    def template(self) -> Template:
+        """Return the context, to which an item has no more fields."""
+        return Template((TemplatePiece("context", is_field=True),))
+
+    def templates(self) -> Iterator[tuple[str, Template]]:
+        """Yield nothing: the fields are those of every rendered dataset."""
+        yield from ()
+
+    def is_rendered(self) -> bool:
+        return True
+
+    def size_of(self, choice: str) -> int:
+        sizes = {"acc": 1, "acc_norm": len(choice), "acc_bytes": len(choice.encode())}
+        return sizes[self.score]
+
+    def answer_text(self, record: Record) -> str:
+        item = item_of(record)
+        return item.continuations[item.gold]
+
+    def answer_field(self) -> tuple[str, str]:
+        return "/dataset", "gold"
+
+    def usual_answer(self) -> int:
+        # No tokeniser makes more tokens of a choice than it has bytes.
+        most = USUAL_ANSWER if self.rendering is None else self.rendering.answer
+        return min(USUAL_ANSWER, most, self.tokens.longest - 1)
+
+    def listed_answers(self) -> Mapping[str, str | None]:
+        """Return the places of choices, from 1; none without choices."""
+        count = self._choices()
+        return {str(place): None for place in range(1, count + 1)} if count > 1 else {}
+
+    def passes_of_choices(self) -> int:
+        count = self._choices()
+        return count if count > 1 else 0
+
+    def chance(self) -> float:
+        """Return the accuracy of guessing among the choices of every item."""
+        if self._choices() > 1 and self.rendering is not None:
+            return self.rendering.chance
+        return 1 / max(1, self.available(SPLIT))
+
+    def constant_answer(self) -> float:
+        """Return the share of the most common place of the right choice."""
+        return (self.reference_to_records().majority or 0.0) if self._choices() > 1 else 0.0
+
+    def chance_loss(self) -> float:
+        """Return the loss of guessing bytes, per token."""
+        return math.log(BYTES_VOCABULARY)
+
+    def longest_demonstration(self, separator: str) -> None:
+        """Return None: examples are those of the harness."""
+
+    def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
+        """Yield the problems of a dataset that is not that of the task."""
+        rendering = rendering_of(facts)
+        if rendering is None:
+            detail = (
+                f"The dataset {facts.name!r} has no rendered items. Stage the task with `adaptlab "
+                f"benchmarks add {self.tasks[0]} --shots {self.shots}`."
+            )
+            yield Problem("/dataset", "not_rendered", detail)
+            return
+        if (rendering.task, rendering.shots) != (self.tasks[0], self.shots):
+            detail = (
+                f"The dataset {facts.name!r} has items of {rendering.task} with {rendering.shots} "
+                f"shots, not of {self.tasks[0]} with {self.shots}. Name another dataset, or none."
+            )
+            yield Problem("/tasks/0", "other_task", detail)
+        if rendering.output != "multiple_choice" and self.score != "acc":
+            detail = f"{rendering.task} has no choices, so only acc is defined. Leave `score` out."
+            yield Problem("/score", "no_choices", detail, allowed=("acc",))
+
+    def found_in(self, facts: RecordsFacts) -> "Benchmark":
+        return self.model_copy(update={"rendering": rendering_of(facts)})
+
+    def _choices(self) -> int:
+        return 1 if self.rendering is None else self.rendering.choices
+
+    def _misfits(self, facts: RecordsFacts) -> Iterator[Problem]:
+        yield from self.fits(facts)
+
+    def _known_of(self, facts: RecordsFacts) -> dict[str, Value]:
+        answer = self.tokens.answer or self.found_in(facts).usual_answer()
+        return {
+            **super()._known_of(facts),
+            "tokens": self.tokens.model_copy(update={"answer": answer}),
+        }
+
+    def _own_problems(self) -> Iterator[Problem]:
+        yield from super()._own_problems()
+        if self.dataset and len(self.tasks) > 1:
+            detail = "A dataset has the items of one task. Name one task, or no dataset."
+            yield Problem("/dataset", "several_tasks", detail)
+        if len(set(self.tasks)) < len(self.tasks):
+            yield Problem("/tasks", "task_twice", "A task occurs twice. Name each once.")
+        if self.splits != OWN_SPLITS:
+            detail = "All items of a benchmark are test items. Leave `splits` out."
+            yield Problem("/splits", "only_evaluated", detail)
+        if self.cluster is not None:
+            detail = "Items of a benchmark have no groups. Leave `cluster` out."
+            yield Problem("/cluster", "no_groups", detail)
+        if self.tokens.cut != PromptCut():
+            detail = "A longer item loses the beginning of its context. Leave `cut` out."
+            yield Problem("/tokens/cut", "cut_on_the_left", detail)
