@@ -33,8 +33,7 @@ class ChatCompletion(TextTask):
     a turn, or else with the token that ends a text. An item is correct if greedy generation gives
     exactly this answer. Training minimises the loss on the last turn only.
 
-    `metric` is as for `text_completion`: with `token_f1`, test answers are decoded and their token
-    F1 is measured beside exact match; with `perplexity`, it is that of the right answers.
+    `metric` is as for `text_completion`.
     """
 
     title: ClassVar[str] = "Chat completion"

@@ -29,13 +29,9 @@ class TextCompletion(PromptedTask):
     The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if
     greedy generation gives exactly this answer. Training minimises the loss on the answer only.
 
-    With `metric: token_f1`, test answers are decoded and their token F1 is measured beside exact
-    match: the overlap of words, without case and punctuation. Trials are chosen by it on
-    validation; verdicts are given by exact match. Source: Rajpurkar et al. (EMNLP 2016), section
-    6.1; unlike there, English articles count.
-
-    With `metric: perplexity`, trials are chosen by the lowest perplexity of the right answers on
-    validation, and comparisons show that of the test items beside exact match.
+    With another `metric`, it is measured beside exact match, and trials are chosen by it on
+    validation. Metrics that compare answers decode those of validation and test items; perplexity
+    and bits per byte, of which the lowest is the best, follow from the right answers.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -70,6 +66,8 @@ class TextCompletion(PromptedTask):
                 "every record an answer."
             )
             yield Problem("/answer/field", "empty_answers", detail)
+        else:
+            yield from self.unread_answers(facts)
 
     def chance(self) -> float:
         """Return the accuracy of always giving the most common answer."""

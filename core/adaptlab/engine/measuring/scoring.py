@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.items.task_items import clusters_of
 from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.measuring.measuring import statistics_of
@@ -52,18 +53,21 @@ def score(
 class _Answers:
     """Answers to the test items, with the task's metric if it has one.
 
-    `statistics` are those of the metric, [replicate, item, column]. `floors` are by replicate.
+    `statistics` are those of the metric, [replicate, item, column], and `signature` is that of its
+    values. `floors` are by replicate.
     """
 
     judged: Judged
     metric: Metric | None = None
     statistics: NDArray[np.float64] | None = None
     floors: Sequence[MetricFloor | None] = ()
+    signature: str | None = None
 
     def rows(self, rows: Sequence[int]) -> "_Answers":
         """Return the answers of some replicates: those of one base share them."""
         measured = None if self.statistics is None else self.statistics[list(rows)]
-        return _Answers(self.judged.rows(rows), self.metric, measured)
+        judged = self.judged.rows(rows)
+        return _Answers(judged, self.metric, measured, signature=self.signature)
 
     def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
         """Return the answers with what the metric needs no skill for."""
@@ -85,7 +89,10 @@ class _Answers:
         of_row = self.statistics[row]
         value, text = self.metric.value(of_row), as_text(packed(of_row))
         floor = self.floors[row] if self.floors else None
-        return (Measure(metric=self.metric.name, value=value, statistics=text, floor=floor),)
+        name, signature = self.metric.name, self.signature
+        return (
+            Measure(metric=name, value=value, statistics=text, floor=floor, signature=signature),
+        )
 
 
 def _answers(
@@ -102,7 +109,18 @@ def _answers(
     if metric is None:
         return _Answers(found)
     measured = statistics_of(task, "test", metric, found)
-    return _Answers(found, metric, measured)
+    return _Answers(found, metric, measured, signature=_signature(task, metric))
+
+
+def _signature(task: Task, metric: Metric) -> str:
+    """Return the signature of a metric on a task.
+
+    Where a loss is divided by bytes, it matters whether the token that ends an answer adds to it.
+    """
+    signature = metric.signature()
+    if metric.needs == "likelihood_of_text" and item_texts(task).end is None:
+        return f"{signature}|without end tokens"
+    return signature
 
 
 def _evaluations(
