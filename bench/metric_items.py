@@ -13,6 +13,8 @@ Array = NDArray[np.float64]
 SHARES_OF_LABELS = (0.7, 0.2, 0.1)
 LONGEST = 12
 """Tokens, or characters, of an answer."""
+LEAST_OF_RUNS = 4
+"""Columns of a metric of runs of characters or words; one of fewer is a share of right answers."""
 MANY = 200_000
 
 
@@ -41,12 +43,20 @@ class Drawing:
                 others = (self._labels + draw.integers(1, 3, quality.size)) % 3
                 given = np.where(quality > 0, self._labels, others)
                 return np.stack((self._labels, given), 1).astype(np.float64)
-            case "likelihood":
+            case "likelihood" | "likelihood_of_text":
                 nats = np.asarray(self._lengths * np.exp(-quality), np.float64)
                 return np.stack((nats, self._lengths.astype(np.float64)), 1)
             case "answers" if self._metric.columns == 1:
                 shares = draw.binomial(self._lengths, chances) / self._lengths
                 return np.asarray(shares, np.float64)[:, None]
+            case "answers" if self._metric.columns < LEAST_OF_RUNS:
+                others = np.zeros((quality.size, self._metric.columns - 1))
+                return np.column_stack((quality > 0, others)).astype(np.float64)
+            case "answers" if self._metric.name == "bleu":
+                sizes = np.maximum(0, self._lengths[:, None] - np.arange(4)) * np.ones((1, 4))
+                shared = draw.binomial(sizes.astype(int), chances[:, None] ** np.arange(1, 5))
+                lengths = np.tile(self._lengths[:, None], 2)
+                return np.concatenate((lengths, shared, sizes), axis=1).astype(np.float64)
             case "answers":
                 sizes = np.maximum(0, self._lengths[:, None] - np.arange(self._metric.columns // 3))
                 shared = draw.binomial(sizes, chances[:, None])

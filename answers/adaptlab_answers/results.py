@@ -81,8 +81,9 @@ class EvaluationView(Value):
     chooses among 2 to 32 labels. `loss` is the mean cross-entropy of the tokens of the right
     answers in nats, each after the right ones before it; null if the task chooses, and in results
     of earlier versions. `measures` has the values of other metrics by name: of the task's `metric`
-    and, where labels are counted, of `macro_f1`. `effective_items` is the number of items that
-    count if all of a group are alike, null unless the task names groups by `cluster`.
+    and, where labels are counted, of `macro_f1`. `signatures` are the versions by which `measures`
+    were computed; values with different ones are not compared. `effective_items` is the number of
+    items that count if all of a group are alike, null unless the task names groups by `cluster`.
     """
 
     id: int
@@ -97,6 +98,7 @@ class EvaluationView(Value):
     confusion: Confusion | None = None
     loss: float | None = None
     measures: dict[str, float] = Field(default_factory=dict)
+    signatures: dict[str, str] = Field(default_factory=dict)
     effective_items: float | None = None
     base_model: str | None = None
     links: EvaluationLinks

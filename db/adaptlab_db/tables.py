@@ -1180,7 +1180,8 @@ class MeasureRow(Table):
 
     `statistics` are those of every item from whose sums the value follows, packed as by
     `adaptlab.runs.item_statistics`, and `floor` is the value that needs no skill, with its
-    kind. Both are null in results of earlier versions.
+    kind. Both are null in results of earlier versions. Values with different signatures are not
+    compared; null is that of version 1.
     """
 
     __tablename__ = "measures"
@@ -1192,6 +1193,7 @@ class MeasureRow(Table):
     value: Mapped[float]
     statistics: Mapped[bytes | None] = mapped_column(LargeBinary)
     floor: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
+    signature: Mapped[str | None]
 
 
 class ShownItems(Table):

@@ -15,6 +15,7 @@ from tests.text_studies import (
     BY_MACRO_F1,
     MAJORITY,
     RECORDS,
+    SIGNATURE,
     TOKEN_F1,
     a_text_study,
     measure,
@@ -138,6 +139,9 @@ def test_lists_name_the_dataset(shared_invoke: Invoke, study: str) -> None:
 
 def test_evaluations_have_it(shared_client: Client, shared_invoke: Invoke, study: str) -> None:
     (job, _) = shared_client.jobs.list(filter="metrics.token_f1.n = 3")
+    (signatures,) = {tuple(one.signatures.items()) for one in shared_client.jobs.evaluations(job.id)
+                     if one.attached}  # fmt: skip
+    assert signatures == (("token_f1", SIGNATURE),)
     measured = {one.seed: one.measures["token_f1"] for one in shared_client.jobs.evaluations(job.id)
                 if one.attached}  # fmt: skip
     assert measured == {seed: pytest.approx(TOKEN_F1 + 0.02 * seed) for seed in range(3)}

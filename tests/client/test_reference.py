@@ -11,6 +11,7 @@ from tests.client.finished import a_finished_job
 from tests.making import a_base_model
 
 import adaptlab_client
+from adaptlab.plugins.metric import METRICS
 from adaptlab_client import Client
 from adaptlab_client.cli import extensions
 from adaptlab_client.cli.examples import EXAMPLES
@@ -40,6 +41,7 @@ def test_a_command_whose_extra_is_missing_has_its_line(monkeypatch: pytest.Monke
 
 def test_every_command_and_every_public_name_has_its_place() -> None:
     pages = written()
+    assert all(f"## `{name}`" in pages["metrics.md"] for name in METRICS.names())
     for path, examples in EXAMPLES.items():
         assert f" adaptlab {path}\n" in pages["commands.md"]
         assert all(example in pages["commands.md"] for example in examples)

@@ -14,7 +14,14 @@ from adaptlab.statistics.metric_samples import pseudo_values
 
 Array = NDArray[np.float64]
 ITEMS = 60
-WORDS = ("cat", "dog", "red", "blue", "Lima")
+TEXTS = ("the cat is on a mat", "no dog ran here", "red or blue or green", "Lima is a big city")
+NUMBERS = ("It is 7.", "#### 1,200", "8 or 9", "-3")
+VALUES = ('{"a": 1}', "[1, 2]", '"red"', "null")
+
+
+def answers_of(metric: Metric) -> Sequence[str]:
+    """Return different right answers that the metric reads."""
+    return next(some for some in (TEXTS, NUMBERS, VALUES) if all(map(metric.reads_answer, some)))
 
 
 def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
@@ -25,13 +32,14 @@ def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
             right = draw.integers(0, 3, items)
             given = np.where(draw.random(items) < 0.7, right, draw.integers(0, 3, items))
             return np.stack((right, given), 1).astype(np.float64)
-        case "likelihood":
+        case "likelihood" | "likelihood_of_text":
             tokens = draw.integers(1, 9, items)
             return np.stack((draw.gamma(2.0, size=items) * tokens, tokens.astype(np.float64)), 1)
         case "answers":
-            answers = [[" ".join(draw.choice(WORDS, 3)) for _ in range(2)] for _ in range(items)]
-            answers[::5] = [[right, right] for _, right in answers[::5]]
-            return np.array([metric.of_answer(given, right) for given, right in answers])
+            texts = answers_of(metric)
+            right = draw.choice(texts, items)
+            given = np.where(draw.random(items) < 0.6, right, draw.choice(texts, items))
+            return np.array([*map(metric.of_answer, given.tolist(), right.tolist())])
         case "endings":
             return draw.integers(0, 5, (items, 1)) / 4
 
@@ -86,9 +94,10 @@ def test_what_is_no_statistics_is_refused(data: bytes) -> None:
 def test_exact_answers_have_the_best_value(metric: Metric) -> None:
     if metric.needs != "answers":
         return
-    table = np.array([metric.of_answer(word, word) for word in WORDS])
+    texts = answers_of(metric)
+    table = np.array([metric.of_answer(text, text) for text in texts])
     assert metric.value(table) == pytest.approx(metric.limits[1])
-    nothing = np.array([metric.of_answer("", word) for word in WORDS])
+    nothing = np.array([metric.of_answer("", text) for text in texts])
     assert metric.value(nothing) == pytest.approx(metric.worst)
 
 

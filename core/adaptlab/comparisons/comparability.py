@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from adaptlab.comparisons.row_names import method_in_sentence
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.runs.events import Environment
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 
 Weight = Literal["voids", "effort", "note"]
@@ -22,6 +24,8 @@ EXACT = frozenset({"/base_model", "/training/accumulation", "/training/validatio
 """Settings on which results do not depend; a base model is identified by its digest."""
 EFFORT = frozenset({"/training/trials", "/training/halving", "/selection", "/validation_samples"})
 """Effort of the search for good settings, and the rule of selection."""
+OF_BASE = ("/base_digest", "/family/")
+"""Settings of the base model, among them its tokeniser."""
 MAY_LACK = ("/base_replicates", "/environment/")
 """Settings that a job may lack: those of a seed, and of an unrecorded machine."""
 ENVIRONMENT: Mapping[str, Weight] = {
@@ -31,6 +35,10 @@ ENVIRONMENT: Mapping[str, Weight] = {
     "torch_version": "note",
 }
 """Settings of the machine. Devices and libraries change rounding, not what is learned."""
+
+
+SIGNATURE = "/task/metric (signature)"
+"""The pointer of a metric's version and library."""
 
 
 class ComparedJob(Value):
@@ -68,17 +76,31 @@ def comparability(jobs: Sequence[ComparedJob]) -> tuple[SettingDifference, ...]:
 
     Settings that void the comparison come first. The resolved specs are walked, so a setting that
     is added later is compared without being listed here. A job that trains nothing has no effort
-    that could be unequal.
+    that could be unequal. By a metric that compares base models, these may differ.
     """
+    crosses = all(metric is not None and metric.compares_bases for metric in map(_metric, jobs))
     settings = {job.label: dict(_settings(job)) for job in jobs}
     pointers = dict.fromkeys(pointer for by_pointer in settings.values() for pointer in by_pointer)
     differences = [
-        _difference(pointer, values)
+        _difference(pointer, values, "note" if crosses and pointer.startswith(OF_BASE) else None)
         for pointer in pointers
         if len(values := _values(pointer, jobs, settings)) > 1
     ]
     order: list[Weight] = ["voids", "effort", "note"]
     return tuple(sorted(differences, key=lambda difference: order.index(difference.weight)))
+
+
+def signature_difference(rows: Sequence[Scores]) -> SettingDifference | None:
+    """Return the difference between rows whose metric was computed otherwise.
+
+    None if all values of the metric have one signature. A row whose seeds have several counts for
+    each.
+    """
+    values: dict[str, list[str]] = {}
+    for row in rows:
+        for signature in row.signatures:
+            values.setdefault(json.dumps(signature), []).append(row.label)
+    return _difference(SIGNATURE, values) if len(values) > 1 else None
 
 
 def comparable_groups(jobs: Sequence[ComparedJob]) -> tuple[tuple[ComparedJob, ...], ...]:
@@ -130,6 +152,10 @@ def _values(
     return values
 
 
+def _metric(job: ComparedJob) -> Metric | None:
+    return metric_named((job.spec.task or {}).get("metric"))
+
+
 def _trains(job: ComparedJob) -> bool:
     return job.spec.budget.trainable_parameters > 0 and job.spec.training.steps > 0
 
@@ -169,8 +195,10 @@ def _members(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"/{name}", json.dumps(value, sort_keys=True)
 
 
-def _difference(pointer: str, values: Mapping[str, Sequence[str]]) -> SettingDifference:
-    weight = _weight(pointer)
+def _difference(
+    pointer: str, values: Mapping[str, Sequence[str]], weight: Weight | None = None
+) -> SettingDifference:
+    weight = weight or _weight(pointer)
     listed = "; ".join(
         f"{value} in {', '.join(map(method_in_sentence, jobs))}" for value, jobs in values.items()
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
-from adaptlab.comparisons.comparability import SettingDifference
+from adaptlab.comparisons.comparability import SettingDifference, signature_difference
 from adaptlab.comparisons.comparison_warnings import ComparisonWarning, comparison_warnings
 from adaptlab.comparisons.method_classes import Standing, standing_of
 from adaptlab.comparisons.metric_order import MetricOrder, metric_order, own_sample
@@ -163,6 +163,8 @@ def compare(
             f"There are no scores on {task}. Wait until a job has been evaluated on it."
         )
     _refuse_twins(rows)
+    if (signatures := signature_difference(rows)) is not None:
+        differences = (signatures, *differences)
     floor = floor_of(chance, (row.majority for row in rows), alone, constant)
     voided = any(difference.weight == "voids" for difference in differences)
     table = _Table(rows, floor, level, margin, voided=voided, is_silent=voided or bool(answers))

@@ -27,6 +27,7 @@ WarningKind = Literal[
     "imported_base",
     "few_items",
     "unpaired",
+    "metric",
 ]
 
 
@@ -82,6 +83,7 @@ def comparison_warnings(
             *_few(rows),
             *(imported or shared),
             *_unpaired(rows),
+            *_cautions(rows),
         ),
         *(one for one in of_bases if one.kind != "imported_base"),
     )
@@ -175,6 +177,23 @@ def _shared_bases(rows: Sequence[Scores]) -> list[ComparisonWarning]:
         ComparisonWarning(
             kind="shared_bases", text=text, methods=tuple(row.label for row in shared)
         )
+    ]
+
+
+def _cautions(rows: Sequence[Scores]) -> list[ComparisonWarning]:
+    """Return warnings about values of the task's metric."""
+    labels: dict[str, list[str]] = {}
+    for row in rows:
+        for text in row.cautions():
+            labels.setdefault(text, []).append(row.label)
+    shared = len(labels) == 1
+    return [
+        ComparisonWarning(
+            kind="metric",
+            text=text if shared else f"{', '.join(map(first_in_sentence, methods))}: {text}",
+            methods=tuple(methods),
+        )
+        for text, methods in labels.items()
     ]
 
 

@@ -212,6 +212,7 @@ class TableComparison(Value):
 NOTE_ORDER: tuple[TableWarningKind, ...] = (
     "not_comparable",
     "base_not_learned",
+    "metric",
     "missing",
     "missing_seeds",
     "unread",

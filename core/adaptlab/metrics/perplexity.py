@@ -28,7 +28,7 @@ class Perplexity(Metric):
     title: ClassVar[str] = "Perplexity"
     meaning: ClassVar[str] = (
         "e to the power of the loss of the right answers, for tasks with this metric; lower is "
-        "better"
+        "better, comparable with the same tokeniser only"
     )
     needs: ClassVar[Needs] = "likelihood"
     columns: ClassVar[int] = 2

@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adaptlab.plugins.metric import Metric, Needs, registered
+from adaptlab.plugins.metric import MeanMetric, Needs, registered
 
 
 @registered
-class TokenF1(Metric):
+class TokenF1(MeanMetric):
     """The mean token F1 of decoded answers, each an item's statistic."""
 
     name: ClassVar[str] = "token_f1"
@@ -26,16 +23,9 @@ class TokenF1(Metric):
         "the overlap of the words of given and right answers, for tasks with this metric"
     )
     needs: ClassVar[Needs] = "answers"
-    columns: ClassVar[int] = 1
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         return (token_f1(answer_words(given), answer_words(right)),)
-
-    def summed(self, statistics: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate((statistics, np.ones_like(statistics)), axis=1)
-
-    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        return sums[..., 0] / sums[..., 1]
 
 
 def answer_words(text: str) -> list[str]:

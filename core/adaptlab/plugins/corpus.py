@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.filled_words import Filling, counts
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.request_corpus import RequestReader
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
@@ -119,6 +121,7 @@ class _Reader:
         values = task.class_values() or task.choices()
         self._labels = {value: place for place, value in enumerate(values)}
         self._has_classes = task.classes() is not None
+        self._metric = metric_named(task.other_metric())
         self._corpus = Corpus(end=self._source.tokeniser.end if task.ends else None)
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
@@ -170,11 +173,15 @@ class _Reader:
             if task.conversations() is not None:
                 self._not_rendered.add(str(error))
             return
-        item = asked.item
         if self._labels:
             corpus.labels.append(self._labels[record[task.answer_field()[1]]])
+        self._keep(number, record, asked)
         if fault := self._misfit(asked) or ("other_tokens_alone" if varies else None):
             self._note(fault, number)
+
+    def _keep(self, number: int, record: Record, asked: _Asked) -> None:
+        """Keep the tokens, split and group of a record."""
+        corpus, item = self._corpus, asked.item
         for choice in asked.own:
             corpus.own.extend(choice.answer)
             corpus.own_lengths.append(len(choice.answer))
@@ -182,9 +189,25 @@ class _Reader:
         corpus.lengths.append(item.length)
         corpus.asked.append(len(item.prompt))
         split = self._rule.split_of(record)
+        if self._metric is not None:
+            self._keep_answer(number, record, item, self._metric, is_read=split != "train")
         corpus.splits.append(EVERY_SPLIT.index(split))
         if (group := self._groups.number_of(record, split, number + 1)) is not None:
             corpus.groups.append(group)
+
+    def _keep_answer(
+        self, number: int, record: Record, item: Encoded, metric: Metric, *, is_read: bool
+    ) -> None:
+        """Keep the bytes of an answer, and note one that cannot be read."""
+        answer, needs_bytes = self._task.answer_text(record), metric.needs == "likelihood_of_text"
+        if needs_bytes:
+            self._corpus.answer_bytes.append(len(answer.encode()))
+        if is_read and not metric.reads_answer(answer):
+            self._note("unread_answer", number)
+        if is_read and needs_bytes:
+            text = self._source.tokeniser.text((*item.prompt, *item.answer))
+            if answer.strip() not in text:
+                self._note("changed_answer", number)
 
     def _misfit(self, asked: _Asked) -> str | None:
         """Return what is wrong with the tokens of a record, None if nothing is.
@@ -345,6 +368,18 @@ class _Reader:
         )
         return Problem(f"/task{pointer}", "chat_not_rendered", detail)
 
+    def _answer_problem(self, fault: str, count: int, metric: Metric) -> Problem:
+        place = f"line {self._examples[fault] + 1:,} of the dataset is the first"
+        if fault == "unread_answer":
+            detail = metric.unread(f"{counted(count, 'right answer')}; {place}")
+            return Problem("/task/metric", "unread_answers", detail)
+        detail = (
+            f"The base model's tokeniser changes {count:,} right answers, so their bytes say "
+            f"nothing about its tokens; {place}. Use another metric than {metric.name}, or another "
+            "base model."
+        )
+        return Problem("/task/metric", "changed_answers", detail)
+
     def _problem(self, fault: str, count: int) -> Problem:
         limits, total = self._task.tokens, len(self._corpus.lengths)
         most = self._task.answer_tokens()
@@ -389,6 +424,9 @@ class _Reader:
                 "contains, such as a colon, and begin every label word with a space."
             )
             return Problem("/task/calibration", "label_word_varies", detail)
+        if fault in ("unread_answer", "changed_answer"):
+            assert self._metric is not None
+            return self._answer_problem(fault, count, self._metric)
         if fault == "equal_words":
             detail = (
                 "Two label words have the same tokens, so no model can tell them apart. Give each "

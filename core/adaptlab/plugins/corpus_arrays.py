@@ -49,6 +49,7 @@ class Corpus:
             that continue texts.
         groups: the number of each record's group, empty if records are independent.
         requests: the answers that are compared, if items have rendered ones.
+        answer_bytes: bytes of each record's answer as text, empty if the metric needs none.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -60,6 +61,7 @@ class Corpus:
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
     groups: "array[int]" = field(default_factory=lambda: array("i"))
+    answer_bytes: "array[int]" = field(default_factory=lambda: array("i"))
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     empty: tuple[int, ...] = ()

@@ -14,14 +14,18 @@ from pydantic_core import CoreSchema, core_schema
 
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
+from adaptlab.records.answer_forms import FORMS, AnswerForm
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "answers", "endings"]
-"""What a metric is computed from: right and given labels, the loss of the right answers, decoded
-answers as texts, or how these end. One of endings is measured wherever answers are decoded."""
+Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings"]
+"""What a metric is computed from: right and given labels, the loss of the right answers and their
+tokens, that loss and their bytes, decoded answers as texts, or how these end. One of endings is
+measured wherever answers are decoded."""
+FIRST_VERSION = "1"
+"""The signature of values that were stored without one."""
 
 Counts = Sequence[Sequence[float]]
 """Items by right label, then by given label."""
@@ -36,8 +40,8 @@ class Metric(ABC):
         meaning: what it is, for those who read it in a table or ask for it in a query.
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
-            given label, of `likelihood` the loss in nats and the counted tokens; of `answers`, what
-            `of_answer` returns; of `endings`, the share of cut answers.
+            given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
+            text; of `answers`, what `of_answer` returns; of `endings`, the share of cut answers.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -45,6 +49,9 @@ class Metric(ABC):
         step: the unit of a margin between two methods.
         axis_unit: the unit of differences in charts.
         axis_factor: the factor from the scale of tests to that unit.
+        version: it changes with every change of the values.
+        reads: the form that right answers must have; another is refused with the job.
+        compares_bases: true if values on models with other tokenisers answer the same question.
     """
 
     name: ClassVar[str]
@@ -58,6 +65,9 @@ class Metric(ABC):
     step: ClassVar[str] = "points"
     axis_unit: ClassVar[str] = "points"
     axis_factor: ClassVar[float] = 100.0
+    version: ClassVar[str] = FIRST_VERSION
+    reads: ClassVar[AnswerForm | None] = None
+    compares_bases: ClassVar[bool] = False
 
     @abstractmethod
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
@@ -66,6 +76,41 @@ class Metric(ABC):
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         """Return the statistics of a given answer, if the metric needs answers."""
         raise NotImplementedError(f"{self.name} does not compare answers.")
+
+    def reads_answer(self, right: str) -> bool:
+        """Return True if a right answer has the form that the metric reads."""
+        return self.reads is None or FORMS[self.reads].has(right)
+
+    @property
+    def needs_loss(self) -> bool:
+        """True if it is computed from the loss of the right answers."""
+        return self.needs in ("likelihood", "likelihood_of_text")
+
+    @property
+    def wanted(self) -> str:
+        """The form of right answers, after "must"."""
+        return "be texts" if self.reads is None else FORMS[self.reads].wanted
+
+    def unread(self, answers: str) -> str:
+        """Return the error about right answers of another form, in these words."""
+        return (
+            f"{self.title} cannot read {answers}. Right answers must {self.wanted}. Change such "
+            "answers, leave their records out, or use another metric."
+        )
+
+    def signature(self) -> str:
+        """Return the version, and that of a library that computes statistics.
+
+        Values with different signatures are not compared.
+        """
+        return self.version
+
+    def caution(self, statistics: "NDArray[np.float64]") -> str | None:
+        """Return what to know before reading a value, None if there is nothing.
+
+        `statistics` are those of the items of one seed or more, [item, column].
+        """
+        return None
 
     def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return what is summed of items' statistics, [item, column].
@@ -168,7 +213,8 @@ class Metric(ABC):
     @property
     def in_sentence(self) -> str:
         """The title within a sentence."""
-        return self.title[0].lower() + self.title[1:]
+        is_acronym = self.title[1].isupper()
+        return self.title if is_acronym else self.title[0].lower() + self.title[1:]
 
     @property
     def unit(self) -> str:
@@ -182,6 +228,22 @@ class Metric(ABC):
     def bare(self, value: float) -> str:
         """Return a value as text without its unit."""
         return f"{100 * value:.1f}" if self.is_share else f"{value:.4g}"
+
+
+class MeanMetric(Metric, ABC):
+    """A metric that is the mean of the first statistic of items."""
+
+    columns: ClassVar[int] = 1
+
+    def summed(self, statistics: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return the first statistic of each item, and 1 for the item."""
+        import numpy as np
+
+        return np.stack((statistics[:, 0], np.ones(len(statistics))), axis=1)
+
+    def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return means, [..., column] to [...]."""
+        return sums[..., 0] / sums[..., 1]
 
 
 METRICS: Registry[Metric] = Registry("metric", "adaptlab.metrics")
@@ -241,7 +303,9 @@ class _Choice:
         return core_schema.literal_schema([self.score, *others])
 
 
-AnswerMetric = Annotated[str, _Choice("exact_match", ("likelihood", "answers"))]
+AnswerMetric = Annotated[
+    str, _Choice("exact_match", ("likelihood", "likelihood_of_text", "answers"))
+]
 """The metric of a task whose answers are texts."""
 LabelMetric = Annotated[str, _Choice("accuracy", ("labels",))]
 """The metric of a task that chooses among labels."""

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
+from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.plugins.task import only_own_items
 from adaptlab.records.facts import RecordsFacts
@@ -117,6 +118,15 @@ class TextTask(RecordsTask, ABC):
     @abstractmethod
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield what the answer's field does not allow; the field exists."""
+
+    def unread_answers(self, facts: RecordsFacts) -> Iterator[Problem]:
+        """Yield the problem of right answers that the task's metric cannot read."""
+        metric, field = metric_named(self.other_metric()), facts.field(self.answer_field()[1])
+        assert field is not None
+        for missed in field.missed_forms or ():
+            if metric is not None and missed.form == metric.reads:
+                answer = f"the right answer of record {missed.first:,} of {facts.name!r}"
+                yield Problem("/metric", "unread_answers", metric.unread(answer))
 
     def choices(self) -> Mapping[str, Template]:
         """Return the label words by the value of the answer's field.

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adaptlab.records.answer_forms import AnswerForm
 from adaptlab.records.buckets import BUCKETS
 from adaptlab.records.record import MOST_FIELDS, FieldName
 from adaptlab.values import Name, Value
@@ -62,6 +63,18 @@ class PictureFacts(Value):
     first_other: int | None
 
 
+class MissedForm(Value):
+    """A form of answers that not every value of a field has.
+
+    Attributes:
+        form: the form; see `adaptlab.records.answer_forms`.
+        first: the first record whose value does not have it, counted from 1.
+    """
+
+    form: AnswerForm
+    first: int
+
+
 class FieldFacts(Value):
     """One field of all records.
 
@@ -78,6 +91,8 @@ class FieldFacts(Value):
             of earlier versions.
         pictures: figures of pictures; None if the first value is none, and for datasets of earlier
             versions.
+        missed_forms: forms of answers that not every value has; None for datasets of earlier
+            versions, whose answers are checked when a job reads them.
     """
 
     name: FieldName
@@ -88,6 +103,7 @@ class FieldFacts(Value):
     buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
     conversations: ConversationFacts | None = None
     pictures: PictureFacts | None = None
+    missed_forms: tuple[MissedForm, ...] | None = None
 
 
 class RecordsFacts(Value):

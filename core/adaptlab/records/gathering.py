@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.answer_forms import FORMS, AnswerForm, has_form
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import (
@@ -15,6 +16,7 @@ from adaptlab.records.facts import (
     MOST_WORDS,
     ConversationFacts,
     FieldFacts,
+    MissedForm,
     PictureFacts,
     RecordsFacts,
     ValueCount,
@@ -120,7 +122,9 @@ class _Field:
 
     def __init__(self) -> None:
         self._longest = 0
-        self._bytes = 0
+        self._records = self._bytes = 0
+        self._forms: list[AnswerForm] = [*FORMS]
+        self._missed: dict[AnswerForm, int] = {}
         self._empty = 0
         self._signs = 0
         self._values: Counter[str] | None = Counter()
@@ -133,6 +137,8 @@ class _Field:
         size = _bytes_of(value)
         self._longest = max(self._longest, size)
         self._bytes += size
+        self._records += 1
+        self._forms = [form for form in self._forms if self._has(value, form)]
         self._empty += not value.strip()
         if self._conversations is not None and not self._conversations.add(value):
             self._conversations = None
@@ -147,6 +153,13 @@ class _Field:
         if len(value) > LONGEST_VALUE or self._are_too_many(len(self._values)):
             self._buckets = self._all_buckets()
             self._values = None
+
+    def _has(self, value: str, form: AnswerForm) -> bool:
+        """Return True if a value has a form; otherwise note its record."""
+        if has_form(value, form):
+            return True
+        self._missed[form] = self._records
+        return False
 
     def _are_too_many(self, values: int) -> bool:
         return values > MOST_VALUES or (values > MOST_WORDS and self._signs > MOST_SIGNS)
@@ -166,6 +179,9 @@ class _Field:
             buckets=tuple(self._all_buckets()),
             conversations=self._conversations and self._conversations.facts(),
             pictures=self._pictures and self._pictures.facts(),
+            missed_forms=tuple(
+                MissedForm(form=form, first=first) for form, first in sorted(self._missed.items())
+            ),
         )
 
     def _are_texts(self, values: Counter[str]) -> bool:

@@ -184,13 +184,15 @@ class Measure(Value):
 
     `statistics` are those of every item from whose sums it follows, packed as by
     `item_statistics` and in base64. `floor` is what needs no skill. Both are null in results of
-    earlier versions, and `floor` of a base model alone.
+    earlier versions, and `floor` of a base model alone. Values with different signatures are not
+    compared; null is that of version 1.
     """
 
     metric: str
     value: float
     statistics: str | None = None
     floor: MetricFloor | None = None
+    signature: str | None = None
 
 
 class Evaluation(Value):

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.metric import Metric, accompanying, metric_named
-from adaptlab.runs.bounds import number
+from adaptlab.runs.bounds import number, text
 from adaptlab.runs.events import Evaluation, Measure
 from adaptlab.runs.item_statistics import from_text, unpacked
 
+LONGEST_SIGNATURE = 256
+"""Characters."""
 ROUNDING = 1e-4
 """Statistics by item are kept in single precision."""
 
@@ -44,6 +46,7 @@ def _not_asked_for(at: str, measure: Measure) -> Problem:
 
 def _measure(at: str, metric: Metric, measure: Measure, items: int) -> Iterator[Problem]:
     yield from number(f"{at}/value", measure.value, *metric.limits)
+    yield from text(f"{at}/signature", measure.signature, LONGEST_SIGNATURE)
     if measure.floor is not None:
         yield from number(f"{at}/floor/value", measure.floor.value, *metric.limits)
     if measure.statistics is None:
@@ -53,9 +56,11 @@ def _measure(at: str, metric: Metric, measure: Measure, items: int) -> Iterator[
     yield from _statistics(f"{at}/statistics", items, metric, measure.statistics, measure.value)
 
 
-def _statistics(at: str, items: int, metric: Metric, text: str, value: float) -> Iterator[Problem]:
+def _statistics(
+    at: str, items: int, metric: Metric, packed: str, value: float
+) -> Iterator[Problem]:
     try:
-        found = metric.value(unpacked(from_text(text), items, metric.columns))
+        found = metric.value(unpacked(from_text(packed), items, metric.columns))
     except ValueError as error:
         detail = f"The statistics by item of {metric.in_sentence} cannot be read. {error}"
         yield Problem(at, "unreadable", detail)

@@ -9,12 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from adaptlab.plugins.metric import METRICS, Metric, metric_named
+from adaptlab.plugins.metric import FIRST_VERSION, METRICS, Metric, metric_named
 from adaptlab.runs.events import Evaluation, FloorKind, Measure, MetricFloor
+from adaptlab.runs.item_statistics import from_text, unpacked
 from adaptlab.values import Value
 
 Outcomes: TypeAlias = NDArray[np.float64]
 """Ones and zeros, shape [seed, item]; differences of outcomes can also be -1."""
+
+
+def _is_empty(signatures: tuple[str, ...]) -> bool:
+    return not signatures
 
 
 class Scores(Value):
@@ -28,13 +33,12 @@ class Scores(Value):
     base model that each seed starts from, if it is recorded: seeds on one base are not independent.
     `majority` is the accuracy of always giving the items' most common label, None unless the task
     chooses among labels. `measured` has the task's other `metric` of every seed, if there is one,
-    and `statistics` those of its items, as in `results.Measure`, if all seeds have them. A seed
-    that does not beat `metric_floor` has learned nothing.
-    `unscored` are seeds that
-    were trained and have no score, because they diverged or crashed: they count as failing, with
-    nothing right. `clusters` numbers the group of each item from 0, if the data have groups. Rows
-    with the same `function` compute the same, and count as one method. A reference
-    (`is_reference`) is no candidate at a budget below its size.
+    and `statistics` those of its items, as in `results.Measure`, if all seeds have them;
+    `signatures` are the different ones of its values. A seed that does not beat `metric_floor` has
+    learned nothing. `unscored` are seeds that were trained and have no score, because they diverged
+    or crashed: they count as failing, with nothing right. `clusters` numbers the group of each item
+    from 0, if the data have groups. Rows with the same `function` compute the same, and count as
+    one method. A reference (`is_reference`) is no candidate at a budget below its size.
     """
 
     method: str
@@ -49,6 +53,7 @@ class Scores(Value):
     metric: str | None = None
     measured: tuple[float, ...] = ()
     statistics: tuple[str, ...] = ()
+    signatures: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
     metric_floor: MetricFloor | None = None
     unscored: tuple[int, ...] = ()
     clusters: tuple[int, ...] = ()
@@ -96,6 +101,15 @@ class Scores(Value):
     def label(self) -> str:
         """The method with its budget, if it has one, as messages name the row."""
         return self.method if self.budget is None else f"{self.method} at {self.budget:,}"
+
+    def cautions(self) -> tuple[str, ...]:
+        """Return what to know of the metric's values before reading them."""
+        if self.metric is None or not self.statistics:
+            return ()
+        metric = METRICS.get(self.metric)
+        every = [unpacked(from_text(one), self.items, metric.columns) for one in self.statistics]
+        text = metric.caution(np.concatenate(every))
+        return () if text is None else (text,)
 
     def matrix(self, seeds: Sequence[int] | None = None) -> Outcomes:
         """Return the outcomes as numbers, [seed, item].
@@ -159,12 +173,28 @@ def scores_of(
         metric=metric,
         measured=measured,
         statistics=statistics if len(statistics) == len(ordered) else (),
+        signatures=() if metric is None else _signatures(metric, ordered),
         metric_floor=None if metric is None else _best_floor(metric, ordered),
         unscored=tuple(unscored),
         clusters=next((one.clusters for one in ordered if one.clusters), ()),
         function=function,
         is_reference=is_reference,
     )
+
+
+def _signatures(name: str, evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
+    """Return the different signatures of a metric's values.
+
+    What stands for seeds without a score has no task, and none.
+    """
+    signatures = {
+        measure.signature or FIRST_VERSION
+        for evaluation in evaluations
+        if evaluation.task
+        for measure in evaluation.measures
+        if measure.metric == name
+    }
+    return tuple(sorted(signatures))
 
 
 def _best_floor(name: str, evaluations: Sequence[Evaluation]) -> MetricFloor | None:

@@ -25,9 +25,10 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     The answer ends with the token that ends a text, if the tokeniser has one. An item is correct if
     greedy generation gives exactly this answer. Training minimises the loss on the answer only.
 
-    With another `metric`, such as `token_f1` or `perplexity`, trials are chosen by it on
-    validation, and it is measured on the test items beside exact match. Answers that it reads are
-    decoded greedily unless `decoding` says otherwise.
+    With another `metric`, it is measured beside exact match, and trials are chosen by it on
+    validation. Metrics that compare answers decode those of validation and test items, greedily
+    unless `decoding` says otherwise; perplexity and bits per byte, of which the lowest is the best,
+    follow from the right answers.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -54,6 +55,8 @@ class TextCompletion(WrittenAnswers, PromptedTask):
                 "every record an answer."
             )
             yield Problem("/answer/field", "empty_answers", detail)
+        else:
+            yield from self.unread_answers(facts)
 
     def chance(self) -> float:
         """Return the accuracy of always giving the most common answer."""

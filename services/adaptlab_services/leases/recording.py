@@ -358,6 +358,7 @@ def _write_evaluations(
             "value": measure.value,
             "statistics": None if measure.statistics is None else from_text(measure.statistics),
             "floor": None if measure.floor is None else measure.floor.model_dump(),
+            "signature": measure.signature,
         }
         for number, evaluation in ids.items()
         for measure in evaluation.measures

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import case, literal, select
 from sqlalchemy.orm import Session
 
 from adaptlab.plugins.metric import metric_named, metrics
 from adaptlab.runs.events import Measure, MetricFloor
-from adaptlab.runs.item_statistics import as_text
+from adaptlab.runs.item_statistics import as_text, from_text, unpacked
 from adaptlab_db import tables
 
 
@@ -22,6 +23,22 @@ def values_of(row: Any, measures: Sequence[Measure]) -> dict[str, float]:
     kept = {measure.metric: measure.value for measure in measures}
     found = ((one.name, one.known(kept, row.task, counts, row.loss)) for one in metrics())
     return {name: value for name, value in found if value is not None}
+
+
+def caution_of(measures: Sequence[tuple[Measure, int]]) -> str | None:
+    """Return what to know before reading a metric's values, None if nothing.
+
+    They are those of seeds on one task, with their numbers of items.
+    """
+    metric = metric_named(measures[0][0].metric) if measures else None
+    if metric is None:
+        return None
+    tables = [
+        unpacked(from_text(measure.statistics), items, metric.columns)
+        for measure, items in measures
+        if measure.statistics is not None
+    ]
+    return metric.caution(np.concatenate(tables)) if tables else None
 
 
 def with_metric(rows: Iterable[Any]) -> tuple[int, ...]:
@@ -46,6 +63,7 @@ def measures_of(
             row.metric,
             row.value,
             row.floor,
+            row.signature,
             case((literal(with_statistics), row.statistics)).label("statistics"),
         )
         .where(row.evaluation_id.in_(evaluation_ids))
@@ -58,6 +76,7 @@ def measures_of(
             value=one.value,
             statistics=None if one.statistics is None else as_text(one.statistics),
             floor=None if one.floor is None else MetricFloor.model_validate(one.floor),
+            signature=one.signature,
         )
         by_evaluation[one.evaluation_id] += (measure,)
     return by_evaluation

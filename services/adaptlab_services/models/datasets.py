@@ -433,7 +433,9 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
-_KEPT_OF_FIELDS = {"name", "longest", "empty", "total_bytes", "conversations", "pictures"}
+_KEPT_OF_FIELDS = {
+    "name", "longest", "empty", "total_bytes", "conversations", "pictures", "missed_forms",
+}  # fmt: skip
 
 
 def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:

@@ -1,12 +1,15 @@
 """Curves, replicates, attempts and scores of a job's latest attempt."""
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.plugins.metric import FIRST_VERSION
 from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
 from adaptlab_answers.results import (
@@ -34,7 +37,12 @@ from adaptlab_db.tables import (
     Worker,
 )
 from adaptlab_services.errors import Absent
-from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
+from adaptlab_services.lifecycle.measures import (
+    caution_of,
+    measures_of,
+    values_of,
+    with_metric,
+)
 
 LARGEST_CURVE = 10_000
 
@@ -196,6 +204,29 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
     )
 
 
+def metric_cautions(session: Session, job_id: UUID) -> tuple[str, ...]:
+    """Return what to know of a job's metrics before reading their values.
+
+    They are those of the adapted model, or of a trained base model, on all seeds.
+    """
+    row = EvaluationRow
+    rows = session.execute(
+        select(row.id, row.total, row.task).where(
+            row.job_id == job_id,
+            row.attempt == latest_attempt(session, job_id),
+            row.attached,
+            row.base_model == "",
+        )
+    ).all()
+    measures = measures_of(session, with_metric(rows))
+    by_task: dict[str, list[tuple[Measure, int]]] = defaultdict(list)
+    for found in rows:
+        own = ((measure, found.total) for measure in measures.get(found.id, ()))
+        by_task[json.dumps(found.task, sort_keys=True)] += own
+    texts = map(caution_of, by_task.values())
+    return tuple(dict.fromkeys(text for text in texts if text is not None))
+
+
 def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarriedView, ...]:
     """Return the prompts without a score on another base model.
 
@@ -271,6 +302,7 @@ def _evaluation(row: EvaluationRow, measures: Sequence[Measure]) -> EvaluationVi
         confusion=confusion,
         loss=row.loss,
         measures=values_of(row, measures),
+        signatures={one.metric: one.signature or FIRST_VERSION for one in measures},
         effective_items=row.effective_items,
         base_model=row.base_model or None,
         links=EvaluationLinks(outcomes=f"/v1/jobs/{row.job_id}/evaluations/{row.id}/outcomes"),

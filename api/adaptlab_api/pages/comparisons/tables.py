@@ -47,6 +47,7 @@ WARNING_TITLES = {
     "shared_bases": "Seeds share base models",
     "imported_base": "One base model",
     "few_items": "Few test items",
+    "metric": "The metric",
     "unpaired": "Some pairs cannot be compared",
 }
 FINDING_TITLES = {

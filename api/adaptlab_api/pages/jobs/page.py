@@ -73,6 +73,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
         "measures": measure_rows(evaluations, spec.task),
+        "cautions": results.metric_cautions(session, job_id),
         "forgetting": forgetting_rows(evaluations, spec),
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,

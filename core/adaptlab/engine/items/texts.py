@@ -87,6 +87,13 @@ def groups_of_texts(task: TextTask, split: Split, samples: int) -> Int[Tensor, "
     return None if texts.groups is None else texts.groups[texts.of_split[split][:samples]]
 
 
+def bytes_of_answers(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
+    """Return the bytes of the right answers of the first records of a split."""
+    texts = texts_of(task)
+    assert texts.answer_bytes is not None, "the task's metric needs them"
+    return texts.answer_bytes[texts.of_split[split][:samples]]
+
+
 def chosen_items(
     task: TextTask, split: Split, places: Int[Tensor, "B"], device: torch.device
 ) -> Items:
@@ -112,6 +119,7 @@ class Texts:
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         behind: what an encoder reads behind every prompt, None if answers continue prompts.
         groups: the number of each record's group, None if records are independent.
+        answer_bytes: bytes of each record's answer as text, None if the metric needs none.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -129,6 +137,7 @@ class Texts:
     empty: Int[Tensor, "E"] | None
     behind: Int[Tensor, "E2"] | None
     groups: Int[Tensor, "W"] | None
+    answer_bytes: Int[Tensor, "W"] | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
@@ -391,6 +400,7 @@ def _texts(task: TextTask) -> Texts:
         empty=torch.tensor(corpus.empty) if corpus.empty else None,
         behind=torch.tensor(corpus.behind) if corpus.behind else None,
         groups=_tensor(corpus.groups) if corpus.groups else None,
+        answer_bytes=_tensor(corpus.answer_bytes) if corpus.answer_bytes else None,
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         # Behind its prompt, an encoder also reads a mask for the last token of an answer.
         limit=task.sequence_length() + bool(corpus.behind),

@@ -7,10 +7,12 @@ import torch
 
 from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.items.task_items import scored_items
+from adaptlab.engine.items.texts import bytes_of_answers
 from adaptlab.engine.measuring.evaluate import Judged
 from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.events import LARGEST_LOSS, Split
 
 if TYPE_CHECKING:
@@ -31,6 +33,11 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             return pairs.double().numpy()
         case "likelihood":
             return likelihoods(found)
+        case "likelihood_of_text":
+            assert isinstance(task, TextTask)
+            measured = likelihoods(found)
+            measured[..., 1] = bytes_of_answers(task, split, measured.shape[1]).numpy()
+            return measured
         case "answers":
             return _of_answers(task, split, metric, found)
         case "endings":

@@ -37,6 +37,8 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
             return _of_labels(metric, statistics[:, 0])
         case "likelihood":
             value = _of_counts(task, metric, len(statistics))
+        case "likelihood_of_text":
+            value = _of_counts(task, metric, len(statistics), statistics[:, 1])
         case "answers":
             value = _of_constants(task, metric, len(statistics))
         case "endings":
@@ -73,20 +75,22 @@ def _of_constants(task: Task, metric: Metric, items: int) -> float | None:
     return value(best, right)
 
 
-def _of_counts(task: Task, metric: Metric, items: int) -> float | None:
+def _of_counts(task: Task, metric: Metric, items: int, sizes: Array | None = None) -> float | None:
     """Return the value of predicting tokens by their share in training.
 
-    Every token counts once more than it occurs, as does one that stands for all others.
+    Every token counts once more than it occurs, as does one that stands for all others. `sizes` are
+    those of the test items' answers if they are not counted in tokens.
     """
     known = Counter(token for answer in _tokens(task, "train", READ) for token in answer)
     if not known:
         return None
     total = known.total() + len(known) + 1
-    rows = [
-        (-math.fsum(math.log((known[token] + 1) / total) for token in answer), len(answer))
-        for answer in _tokens(task, "test", items)
+    answers = _tokens(task, "test", items)
+    losses = [
+        -math.fsum(math.log((known[token] + 1) / total) for token in answer) for answer in answers
     ]
-    return metric.value(np.array(rows, np.float64))
+    sizes = np.array([*map(len, answers)], np.float64) if sizes is None else sizes
+    return metric.value(np.stack((np.array(losses), sizes), axis=1))
 
 
 def _answers(task: Task, split: Split, items: int) -> list[str]:

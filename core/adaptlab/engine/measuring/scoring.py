@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.items.task_items import clusters_of
 from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.measuring.measuring import statistics_of
@@ -54,21 +55,25 @@ class _Answers:
     """Answers to the test items, with the task's metric if it has one.
 
     `statistics` are those of the metric, [replicate, item, column], as are those `beside` it of
-    other metrics. `floors` are by replicate.
+    other metrics. `signature` is that of the metric's values. `floors` are by replicate.
     """
 
     judged: Judged
     metric: Metric | None = None
     statistics: NDArray[np.float64] | None = None
     floors: Sequence[MetricFloor | None] = ()
+    signature: str | None = None
     beside: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def rows(self, rows: Sequence[int]) -> "_Answers":
         """Return the answers of some replicates: those of one base share them."""
         some = list(rows)
-        measured = None if self.statistics is None else self.statistics[some]
-        beside = {name: statistics[some] for name, statistics in self.beside.items()}
-        return _Answers(self.judged.rows(rows), self.metric, measured, beside=beside)
+        return replace(
+            self,
+            judged=self.judged.rows(rows),
+            statistics=None if self.statistics is None else self.statistics[some],
+            beside={name: statistics[some] for name, statistics in self.beside.items()},
+        )
 
     def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
         """Return the answers with what the metric needs no skill for."""
@@ -88,17 +93,25 @@ class _Answers:
         if self.metric is None or self.statistics is None:
             return ()
         floor = self.floors[row] if self.floors else None
-        own = _measure(self.metric, self.statistics[row], floor)
-        others = (_measure(METRICS.get(name), one[row]) for name, one in self.beside.items())
-        return (own, *others)
+        own = _measure(self.metric, self.statistics[row], self.signature, floor)
+        others = ((METRICS.get(name), one[row]) for name, one in self.beside.items())
+        return (own, *(_measure(other, one, other.signature()) for other, one in others))
 
 
 def _measure(
-    metric: Metric, statistics: NDArray[np.float64], floor: MetricFloor | None = None
+    metric: Metric,
+    statistics: NDArray[np.float64],
+    signature: str | None,
+    floor: MetricFloor | None = None,
 ) -> Measure:
     """Return a metric's value for one replicate, of statistics [item, column]."""
-    value, text = metric.value(statistics), as_text(packed(statistics))
-    return Measure(metric=metric.name, value=value, statistics=text, floor=floor)
+    return Measure(
+        metric=metric.name,
+        value=metric.value(statistics),
+        statistics=as_text(packed(statistics)),
+        floor=floor,
+        signature=signature,
+    )
 
 
 def _answers(
@@ -116,7 +129,18 @@ def _answers(
         return _Answers(found)
     measured = statistics_of(task, "test", metric, found)
     beside = {one.name: statistics_of(task, "test", one, found) for one in accompanying(metric)}
-    return _Answers(found, metric, measured, beside=beside)
+    return _Answers(found, metric, measured, signature=_signature(task, metric), beside=beside)
+
+
+def _signature(task: Task, metric: Metric) -> str:
+    """Return the signature of a metric on a task.
+
+    Where a loss is divided by bytes, it matters whether the token that ends an answer adds to it.
+    """
+    signature = metric.signature()
+    if metric.needs == "likelihood_of_text" and item_texts(task).end is None:
+        return f"{signature}|without end tokens"
+    return signature
 
 
 def _evaluations(

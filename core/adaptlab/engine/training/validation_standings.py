@@ -74,7 +74,7 @@ def measured_standings(plan: Plan, one: ReplicatePass) -> Float[Tensor, "R 2"]:
     """
     samples, replicates = plan.trained.validation_samples, one.cut.replicates
     metric = metric_named(plan.task.other_metric())
-    with_loss = metric is not None and metric.needs == "likelihood"
+    with_loss = metric is not None and metric.needs_loss
     found = judged(
         one.model, plan.task, "validation", samples, replicates, with_loss=with_loss,
         with_answers=_needs_answers(metric),
