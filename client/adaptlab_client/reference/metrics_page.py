@@ -16,6 +16,7 @@ TASKS: dict[Needs, str] = {
     "labels": "classification, 2 to 32 labels",
     "likelihood": "completions, from the likelihood of right answers",
     "likelihood_of_text": "completions, from the likelihood of right answers",
+    "endings": "completions, beside metrics that compare answers",
     "answers": "completions, from decoded answers",
 }
 
