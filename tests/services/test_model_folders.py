@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from tests.folders import QUERY, WEIGHTS, a_model_folder, with_weights
 
@@ -40,18 +39,6 @@ def refusal(roots: ModelRoots, folder: str) -> Problem:
     assert "/tmp" not in str(caught.value)
     assert "pytest" not in str(caught.value)
     return problem
-
-
-def test_a_name_on_the_hub_can_be_given_in_two_fields() -> None:
-    def read(**given: str) -> str:
-        return ImportSpec.model_validate({"kind": "import", "name": "smol", **given}).folder
-
-    assert read(hub="lab/smol") == read(hub="hub:lab/smol") == "hub:lab/smol"
-    assert read(hub="lab/smol", revision="v1") == "hub:lab/smol@v1"
-    with pytest.raises(ValidationError, match="either a `folder` or"):
-        read(hub="lab/smol", folder="lab/smol")
-    with pytest.raises(ValidationError, match="revision"):
-        read(folder="lab/smol", revision="v1")
 
 
 def test_a_folder_is_found_by_alias(roots: ModelRoots, root: Path) -> None:

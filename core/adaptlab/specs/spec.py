@@ -4,22 +4,14 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, cast, get_args
 from uuid import UUID
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Queue, Value
-from adaptlab.weights.hub_name import PREFIX, HubOrigin
+from adaptlab.weights.hub_name import HubOrigin
 from adaptlab.weights.model_file import ModelFile
 from adaptlab.wording import value_excerpt
 
@@ -282,9 +274,8 @@ class ImportSpec(Value):
     """Import of a published model as a base model called `name`.
 
     `folder` is `ALIAS/SUB/PATH` below one of the server's model roots, `uploaded/NAME`, or
-    `hub:ORGANISATION/NAME@REVISION` for a model that the project has fetched; `hub` and `revision`
-    can be given in its place. An imported model has no task of its own, so nothing is scored
-    without evaluation tasks.
+    `hub:ORGANISATION/NAME@REVISION` for a model that the project has fetched. An imported model has
+    no task of its own, so nothing is scored without evaluation tasks.
     """
 
     kind: Literal["import"] = "import"
@@ -293,20 +284,6 @@ class ImportSpec(Value):
     evaluation: EvaluationSpec = EvaluationSpec()
     resources: ResourcesSpec = ResourcesSpec()
     labels: Labels = Field(default_factory=dict[LabelName, Label])
-
-    @model_validator(mode="before")
-    @classmethod
-    def _folder_of_hub(cls, given: object) -> object:
-        """Write `hub` and `revision` as a folder."""
-        if not isinstance(given, Mapping) or "hub" not in given:
-            return given  # pyright: ignore[reportUnknownVariableType] - not validated yet
-        rest = {**cast("Mapping[str, object]", given)}
-        if "folder" in rest:
-            message = "A model has either a `folder` or a name on the `hub`. Give one."
-            raise PydanticCustomError("folder_and_hub", message)
-        name = str(rest.pop("hub")).removeprefix(PREFIX)
-        revision = rest.pop("revision", None)
-        return rest | {"folder": f"{PREFIX}{name}" + (f"@{revision}" if revision else "")}
 
 
 def _kind_of_base(value: object) -> str:
