@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "answers"]
-"""What a metric is computed from: right and given labels, the loss of the right answers, or decoded
-answers as texts."""
+Needs = Literal["labels", "likelihood", "answers", "base"]
+"""What a metric is computed from: right and given labels, the loss of the right answers, decoded
+answers as texts, or the base model's distribution on the same tokens."""
 
 Counts = Sequence[Sequence[float]]
 """Items by right label, then by given label."""
@@ -37,7 +37,7 @@ class Metric(ABC):
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens; of `answers`, what
-            `of_answer` returns.
+            `of_answer` returns; of `base`, divergence, loss, tokens and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -218,6 +218,12 @@ def lowest_is_best(name: object) -> bool:
     """Return True if the lowest value of the metric of this name is the best."""
     metric = metric_named(name)
     return metric is not None and metric.lower_is_better
+
+
+def is_measured_against_base(name: object) -> bool:
+    """Return True if a metric is the distance of a model from its base."""
+    metric = metric_named(name)
+    return metric is not None and metric.needs == "base"
 
 
 @dataclass(frozen=True, slots=True)

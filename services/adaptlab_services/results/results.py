@@ -7,6 +7,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.drift import drifts
+from adaptlab.comparisons.retention import retention
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
 from adaptlab_answers.results import (
@@ -35,6 +38,7 @@ from adaptlab_db.tables import (
 )
 from adaptlab_services.errors import Absent
 from adaptlab_services.lifecycle.measures import measures_of, values_of, with_metric
+from adaptlab_services.results.scored_jobs import adapted_scores
 
 LARGEST_CURVE = 10_000
 
@@ -189,11 +193,28 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
         .all()
     )
     measures = measures_of(session, with_metric(rows), with_statistics=False)
+    kept, drift = _kept(session, job_id, rows) if attached is None else ((), ())
     return Evaluations(
         data=tuple(_evaluation(row, measures.get(row.id, ())) for row in rows),
         attempt=attempt,
         not_carried=_not_carried(session, job_id, attempt),
+        retention=kept,
+        drift=drift,
     )
+
+
+def _kept(
+    session: Session, job_id: UUID, rows: Sequence[EvaluationRow]
+) -> tuple[tuple[TaskRetention, ...], tuple[TextDrift, ...]]:
+    """Return the retention of old tasks, and the drift on neutral texts.
+
+    Outcomes are only read if there is anything but the new task.
+    """
+    new = session.scalar(select(Job.resolved_spec["task"]).where(Job.id == job_id))
+    if all(row.attached or row.task == new or row.base_model for row in rows):
+        return (), ()
+    scored = adapted_scores(session, [job_id], detached=True)[job_id]
+    return retention(scored, new), drifts(scored)
 
 
 def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarriedView, ...]:

@@ -7,6 +7,7 @@ import torch
 
 from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.items.task_items import scored_items
+from adaptlab.engine.measuring.drift import undrifted
 from adaptlab.engine.measuring.evaluate import Judged
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
@@ -30,6 +31,8 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             return pairs.double().numpy()
         case "likelihood":
             return likelihoods(found)
+        case "base":
+            return undrifted(task, split, found)
         case "answers":
             return _of_answers(task, split, metric, found)
 

@@ -37,6 +37,8 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
             return _of_labels(metric, statistics[:, 0])
         case "likelihood":
             value = _of_counts(task, metric, len(statistics))
+        case "base":
+            return None
         case "answers":
             value = _of_constants(task, metric, len(statistics))
     return None if value is None else MetricFloor(value=value, kind="constant_answer")

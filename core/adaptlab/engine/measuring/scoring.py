@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from adaptlab.engine.items.task_items import clusters_of
+from adaptlab.engine.measuring.drift import kl_from_base
 from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.measuring.measuring import statistics_of
 from adaptlab.engine.measuring.metric_floors import unskilled
@@ -43,6 +44,9 @@ def score(
         if model.plan.method is not None:
             bases, rows = bases_alone(model, chosen)
             alone = _answers(bases, task, len(set(rows)), advance, attached=False).rows(rows)
+            if (metric := answers.metric) is not None and metric.needs == "base":
+                samples = model.plan.evaluation_samples
+                answers = answers.drifted(kl_from_base(model, bases, rows, task, samples))
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
             yield from _evaluations(chosen, task, alone, attached=False)
@@ -64,6 +68,13 @@ class _Answers:
         """Return the answers of some replicates: those of one base share them."""
         measured = None if self.statistics is None else self.statistics[list(rows)]
         return _Answers(self.judged.rows(rows), self.metric, measured)
+
+    def drifted(self, divergences: NDArray[np.float64]) -> "_Answers":
+        """Return the answers with divergences from the base, [replicate, item]."""
+        assert self.statistics is not None
+        statistics = self.statistics.copy()
+        statistics[..., 0] = divergences
+        return replace(self, statistics=statistics)
 
     def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
         """Return the answers with what the metric needs no skill for."""
