@@ -4,6 +4,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import Confusion, MetricPoint, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
 from adaptlab.values import Value
@@ -121,12 +122,16 @@ class NotCarriedView(Value):
 class Evaluations(Value):
     """The scores of one attempt.
 
-    `not_carried` are prompts that have no score on another base model.
+    `not_carried` are prompts that have no score on another base model. `retention` is that of the
+    tasks other than the trained one, and says where it was not measured; `drift` is that on
+    neutral texts.
     """
 
     data: tuple[EvaluationView, ...]
     attempt: int
     not_carried: tuple[NotCarriedView, ...] = ()
+    retention: tuple[TaskRetention, ...] = ()
+    drift: tuple[TextDrift, ...] = ()
 
 
 class TheoryChecks(Value):

@@ -35,6 +35,11 @@ def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
         case "likelihood" | "likelihood_of_text":
             tokens = draw.integers(1, 9, items)
             return np.stack((draw.gamma(2.0, size=items) * tokens, tokens.astype(np.float64)), 1)
+        case "base":
+            tokens = draw.integers(1, 9, items).astype(np.float64)
+            return np.stack(
+                (draw.gamma(2.0, size=items) * tokens, 3 * tokens, tokens, 4 * tokens), 1
+            )
         case "answers":
             texts = answers_of(metric)
             right = draw.choice(texts, items)

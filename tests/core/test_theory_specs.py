@@ -111,6 +111,7 @@ def test_all_of_an_adaptation_are_those_that_can_measure_it():
     assert set(names(several)) == set(names(of_prefix)) | {"clusters"}
     lora = adapted(method={"name": "lora", "rank": 1}, seeds=1)
     assert set(names(resolved(GPT2, [lora]))) & measuring == {"relative_attention"}
+    assert "intruder_dimensions" in names(resolved(GPT2, [lora]))
 
 
 def test_an_adaptation_brings_its_base_model_and_is_pinned_by_its_digest():

@@ -124,12 +124,12 @@ def test_attention_is_chosen_by_layer_and_head(visitor: Visitor, worker: MadeUpW
     expect(visitor.page.locator("#attention tbody tr").first).to_contain_text("3.1×10⁻⁸")
 
 
-def test_a_job_shows_what_was_forgotten(visitor: Visitor, worker: MadeUpWorker):
+def test_a_job_shows_what_was_retained(visitor: Visitor, worker: MadeUpWorker):
     base = worker.complete(PRETRAINING, 0.99)
     job = worker.complete(ADAPTATION, 0.6, 0.95)
     visitor.sign_in()
     visitor.open_job(job)
-    own, learned = visitor.page.locator("#forgetting tbody tr").all()
+    own, learned = visitor.page.locator("#retention tbody tr").all()
     # Seeds 0, 1 and 2: 991, 989, 987 of 1000 before and 600, 593, 586 after, and the other task
     # 2, 0, 0 before and 950, 943, 936 after.
     expect(own).to_contain_text("sort ascending pretraining task")
@@ -142,12 +142,13 @@ def test_a_job_shows_what_was_forgotten(visitor: Visitor, worker: MadeUpWorker):
         expect(own).to_contain_text(text)
     for text in ("sort descending", "0.1\xa0%", "94.3\xa0%", "+94.2", "+93.6 to +94.8"):
         expect(learned).to_contain_text(text)
-    expect(learned).not_to_contain_text("own")
+    expect(own.locator("td").last).to_contain_text("59.")
+    expect(learned).to_contain_text("new task")
     # Elsewhere on the page are scores of the adapted model alone, those of its own task first.
     expect(visitor.page.locator(".facts")).to_contain_text("94.3")
     expect(visitor.page.locator("#scores tbody tr").first).to_have_text("095.0\xa0%60.0\xa0%")
     visitor.open_job(base)
-    expect(visitor.page.locator("#forgetting")).to_have_count(0)
+    expect(visitor.page.locator("#retention")).to_have_count(0)
 
 
 def test_a_failed_job_says_why(visitor: Visitor, worker: MadeUpWorker):

@@ -230,8 +230,10 @@ def test_diagnoses_say_that_they_come_from_measurements_and_cite_them(
     assert "{" not in diagnosis.partition("score below the best")[0]
     assert "Diagnosis from measurements, not a proof." in diagnosis
     assert "Learned the task, but score below the best: LoRA at 32" in diagnosis
-    forgotten = text_of(page.partition(">Forgetting<")[2].partition("</table>")[0])
-    assert "Full fine-tuning \N{MINUS SIGN}90.0" in forgotten
+    kept = text_of(page.partition(">Retention ")[2].partition("</table>")[0])
+    assert "Full fine-tuning" in kept
+    assert "\N{MINUS SIGN}90.0" in kept
+    assert "No method is shown to be dominated" in page.partition(">Gain against retention")[2]
 
 
 def test_warnings_stand_above_the_table(
@@ -349,7 +351,8 @@ def test_charts_of_a_page_share_their_colours_and_are_there_by_name(
     charts = signed_in.get(address, params={"theme": "dark"}).json()
     named = re.findall(r'data-source="/studies/[^"#]+#([^"]+)"', page)
     assert sorted(charts) == sorted(named)
-    assert len(named) == 1 + 3 * 2  # the curves; ranks, sweeps and differences at two budgets
+    # The curves; ranks, sweeps, differences and retention at two budgets.
+    assert len(named) == 1 + 4 * 2
     domains = [
         charts["curves"]["encoding"]["color"]["scale"],
         charts["0-sweeps"]["encoding"]["color"]["scale"],

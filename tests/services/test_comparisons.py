@@ -43,6 +43,7 @@ from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.results import results
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
@@ -509,6 +510,32 @@ def test_what_adapting_forgot_is_beside_the_scores(sessions: Sessions, ada: Prin
     assert (full.before.mean, full.after.mean) == (pytest.approx(0.95), pytest.approx(0.05))
     assert found["prefix_tuning at 64"][0].mean == pytest.approx(-0.1)
     assert "lora at 64" not in found
+
+
+def test_retention_pairs_seeds_and_items_with_the_base(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[64])
+    run_all(sessions, as_known)
+    table = only_table(compared(sessions))
+    found = {one.label: one.tasks for one in table.retention}
+    (full,), (prefix,) = found["full_finetuning"], found["prefix_tuning at 64"]
+    # Of 400 items the base has 380, full fine-tuning 20 and the prefix 340.
+    assert prefix.mean == pytest.approx((340 / 400 - full.floor) / (380 / 400 - full.floor))
+    assert full.mean == pytest.approx((20 / 400 - full.floor) / (380 / 400 - full.floor))
+    assert (full.seeds, full.reason, "lora at 64" in found) == ((0, 1, 2), None, False)
+    (frontier,) = table.frontiers
+    assert {row.label for row in frontier.rows} == {"full_finetuning", "prefix_tuning at 64"}
+    assert frontier.tasks == ("sort_ascending",)
+
+
+def test_a_job_says_why_retention_was_not_measured(sessions: Sessions, ada: Principal) -> None:
+    job = submit(sessions, ada, method=LORA, budget={}, seeds=[0, 1, 2])
+    run_all(sessions, lambda spec: replace(as_known(spec), own_task=(40, 20)))
+    with sessions.begin() as session:
+        (one,) = results.evaluations(session, job).retention
+        assert results.evaluations(session, job, attached=True).retention == ()
+    assert (one.mean, one.base) == (None, pytest.approx(0.1))
+    assert one.reason is not None
+    assert one.reason.startswith("The base is at its floor without a cue: 10.0 % right")
 
 
 def test_a_base_that_has_not_learned_its_own_task_is_warned_of(

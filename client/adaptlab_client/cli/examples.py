@@ -113,6 +113,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adaptlab datasets upload words words.tsv --kind words",
     ),
     "datasets add": ("adaptlab datasets add plays library/plays.csv",),
+    "datasets add-neutral": ("adaptlab datasets add-neutral manual --genre prose --passages 400",),
     "datasets download": ("adaptlab datasets download words words.jsonl",),
     "datasets share": ("adaptlab datasets share words robotics",),
     "datasets take-back": ("adaptlab datasets take-back words robotics",),

@@ -10,11 +10,12 @@ from adaptlab_client.errors import UnexpectedAnswer
 if TYPE_CHECKING:
     from adaptlab_client.display.comparison_tables import JobComparison
 
-PlotKind = Literal["budgets", "ranks", "differences", "learning_rates"]
+PlotKind = Literal["budgets", "ranks", "differences", "learning_rates", "retention"]
 _OF_CELL: dict[str, str] = {
     "ranks": "ranks",
     "differences": "differences",
     "learning_rates": "sweeps",
+    "retention": "retention",
 }
 
 _KINDS: tuple[str, ...] = get_args(PlotKind)

@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import ReplicateResult
 from adaptlab.runs.theory_report import Check
 from adaptlab_answers import results
@@ -62,6 +63,18 @@ class JobResults:
         query = {"attached": attached}
         request = Request("GET", path_of("jobs", job_id, "evaluations"), query=query)
         return self._connection.ask(request, results.Evaluations).data
+
+    def retention(self, job_id: Identity) -> tuple[TaskRetention, ...]:
+        """Return the retention of the tasks other than the trained one."""
+        return self._evaluations(job_id).retention
+
+    def drift(self, job_id: Identity) -> tuple[TextDrift, ...]:
+        """Return the drift from the base model on neutral texts."""
+        return self._evaluations(job_id).drift
+
+    def _evaluations(self, job_id: Identity) -> results.Evaluations:
+        request = Request("GET", path_of("jobs", job_id, "evaluations"))
+        return self._connection.ask(request, results.Evaluations)
 
     def theory(self, job_id: Identity) -> tuple[Check, ...]:
         """Return the theory checks of a job, in the order of measurement."""

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adaptlab.bundle.contents import JOBS, FrozenStudy, Sources, StudyClaim
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.frontier import frontier_lines
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence, row_title
 from adaptlab.comparisons.scores import task_labels
 from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MethodCarried,
     MethodForgetting,
+    MethodRetention,
     TableComparison,
 )
 from adaptlab.comparisons.verdict_sentence import ITEMS_ONLY
@@ -129,6 +131,10 @@ def _table(table: TableComparison) -> Iterator[str]:
         yield from _over_budgets(comparison)
     yield from _section("Diagnosis", (plain(row.diagnosis.text) for row in table.diagnoses))
     yield from _section("Forgetting", _forgetting(table.forgetting))
+    yield from _section("Retention", _retention(table.retention))
+    for found in table.frontiers:
+        at = "" if found.budget is None else f" at {found.budget:,}"
+        yield from _section(f"Gain against retention{at}", map(plain, frontier_lines(found)))
     yield from _section("On other base models", map(_carried, table.carried))
     yield from _section("Missing", (plain(row.text) for row in table.missing))
 
@@ -188,6 +194,21 @@ def _forgetting(rows: Sequence[MethodForgetting]) -> Iterator[str]:
         yield (
             f"{_title(label)} on {plain(task)}, a task of the base model: "
             f"{percent(change.before.mean)} before, {percent(change.after.mean)} after."
+        )
+
+
+def _retention(rows: Sequence[MethodRetention]) -> Iterator[str]:
+    every = [(row.label, one) for row in rows for one in row.tasks]
+    labels = task_labels([one.task for _, one in every])
+    for (label, one), task in zip(every, labels, strict=True):
+        reason = "" if one.reason is None else f". {one.reason}"
+        yield f"{_title(label)} on {plain(task)}: {one.figure}{plain(reason)}"
+    drifted = [(row.label, one) for row in rows for one in row.drift]
+    names = task_labels([one.task for _, one in drifted])
+    for (label, one), text in zip(drifted, names, strict=True):
+        yield (
+            f"{_title(label)} on {plain(text)}: KL {one.kl_figure} nats per token from the base, "
+            f"{one.bits_figure} bits per byte."
         )
 
 

@@ -17,7 +17,9 @@ MOST_MEMBERS = 256
 LARGEST_MEMBER = 128 * 2**20
 LARGEST_BUNDLE = 512 * 2**20
 """Bytes of the file, and of all unpacked members together."""
-_PLOT = re.compile(r"plots/[0-9]{1,4}-(curves|[0-9]{1,4}-(ranks|differences|sweeps))\.svg")
+_PLOT = re.compile(
+    r"plots/[0-9]{1,4}-(curves|[0-9]{1,4}-(ranks|differences|sweeps|retention))\.svg"
+)
 LARGEST_DIRECTORY = MOST_MEMBERS * 2**10
 _END = b"PK\5\6"
 _ZIP64 = b"PK\6\7"

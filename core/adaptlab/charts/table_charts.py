@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 from adaptlab.charts.budgets import score_against_budget
 from adaptlab.charts.differences import pairwise_differences
 from adaptlab.charts.frame import Chart, Theme
+from adaptlab.charts.frontiers import gain_against_retention
 from adaptlab.charts.ranks import possible_ranks
 from adaptlab.charts.sweeps import SweepPoint, rate_sweeps
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
@@ -21,9 +22,9 @@ def table_charts(
 ) -> Iterator[tuple[str, Chart]]:
     """Yield the charts of a table with their names, none before it has scores.
 
-    `curves` shows the score against the budget. `N-ranks`, `N-differences` and `N-sweeps` belong to
-    cell N, counted from 0. `methods` are all methods of the page, which determines colours and
-    shapes.
+    `curves` shows the score against the budget. `N-ranks`, `N-differences`, `N-sweeps` and
+    `N-retention` belong to cell N, counted from 0. `methods` are all methods of the page, which
+    determines colours and shapes.
     """
     comparison = table.comparison
     if comparison is None:
@@ -43,6 +44,10 @@ def table_charts(
         sweeps = _sweeps(cell, effort)
         if any(point.accuracy is not None for points in sweeps.values() for point in points):
             yield f"{number}-sweeps", rate_sweeps(sweeps, methods=methods, theme=theme)
+        for found in table.frontiers:
+            if found.budget == cell.budget:
+                chart = gain_against_retention(found, methods=methods, theme=theme)
+                yield f"{number}-retention", chart
 
 
 def _titled(comparison: Comparison, titles: Mapping[str, str]) -> Comparison:

@@ -10,9 +10,11 @@ from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
+from adaptlab.comparisons.frontier import Frontier
 from adaptlab.comparisons.report import Report, SeenSeeds, report_of
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.figures import listed
 from adaptlab.specs.spec import HIGHEST_SCALE
 from adaptlab.studies.study_plan import Role
@@ -142,6 +144,16 @@ class MethodForgetting(Value):
     changes: tuple[ScoreChange, ...]
 
 
+class MethodRetention(Value):
+    """The retention of old tasks, and drift, by the method in row `label`."""
+
+    method: str
+    label: str
+    budget: int | None
+    tasks: tuple[TaskRetention, ...]
+    drift: tuple[TextDrift, ...] = ()
+
+
 class MethodCarried(Value):
     """The score of what a method has found, on another base model.
 
@@ -192,7 +204,8 @@ class TableComparison(Value):
     `comparison` is None until something is scored. `controls` are trainings for the diagnoses,
     which are not compared. `carried` has the scores on other base models. `metrics` has the task's
     metric of every method if it is not the share of right items. `seen` has what the project saw of
-    the methods in other jobs. `reports` has one report per cell of the comparison.
+    the methods in other jobs. `reports` has one report per cell of the comparison, and `frontiers`
+    gain against retention where an old task was measured.
     """
 
     base_model: str
@@ -207,6 +220,8 @@ class TableComparison(Value):
     metrics: tuple[MethodMetric, ...] = ()
     seen: tuple[SeenSeeds, ...] = ()
     reports: tuple[Report, ...] = ()
+    retention: tuple[MethodRetention, ...] = ()
+    frontiers: tuple[Frontier, ...] = ()
 
 
 NOTE_ORDER: tuple[TableWarningKind, ...] = (

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings"]
+Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings", "base"]
 """What a metric is computed from: right and given labels, the loss of the right answers and their
-tokens, that loss and their bytes, decoded answers as texts, or how these end. One of endings is
-measured wherever answers are decoded."""
+tokens, that loss and their bytes, decoded answers as texts, how these end, or the base model's
+distribution on the same tokens. One of endings is measured wherever answers are decoded."""
 FIRST_VERSION = "1"
 """The signature of values that were stored without one."""
 
@@ -41,7 +41,8 @@ class Metric(ABC):
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
-            text; of `answers`, what `of_answer` returns; of `endings`, the share of cut answers.
+            text; of `answers`, what `of_answer` returns; of `endings`, the share of cut answers; of
+            `base`, divergence, loss, tokens and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -287,6 +288,12 @@ def lowest_is_best(name: object) -> bool:
     """Return True if the lowest value of the metric of this name is the best."""
     metric = metric_named(name)
     return metric is not None and metric.lower_is_better
+
+
+def is_measured_against_base(name: object) -> bool:
+    """Return True if a metric is the distance of a model from its base."""
+    metric = metric_named(name)
+    return metric is not None and metric.needs == "base"
 
 
 @dataclass(frozen=True, slots=True)

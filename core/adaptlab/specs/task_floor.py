@@ -13,9 +13,18 @@ def task_floor(document: Mapping[str, object]) -> float | None:
 
     The result is None if the task is not installed.
     """
+    floors = task_floors(document)
+    return None if floors is None else max(floors)
+
+
+def task_floors(document: Mapping[str, object]) -> tuple[float, float] | None:
+    """Return the accuracies of guessing and of the best constant answer.
+
+    The result is None if the task is not installed.
+    """
     try:
         choice = Choice.model_validate(document)
         task = configured(TASKS.get(choice.name, "/name"), choice, "")
     except InvalidSpec:
         return None
-    return max(task.chance(), task.constant_answer())
+    return task.chance(), task.constant_answer()

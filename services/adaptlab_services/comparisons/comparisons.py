@@ -29,6 +29,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
     Strictness,
     TableInputs,
 )
+from adaptlab_services.comparisons.comparison_retention import frontiers, kept
 from adaptlab_services.comparisons.comparison_rows import (
     ComparedRow,
     alone_of,
@@ -259,6 +260,8 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
         carried=tuple(one for row in table.rows for one in carried(row)),
         metrics=tuple(one for one in metrics if one is not None),
         seen=table.seen,
+        retention=tuple(one for row in table.rows if (one := kept(row, strictness.level))),
+        frontiers=frontiers(table.rows, comparison),
     )
     return with_reports(found)
 

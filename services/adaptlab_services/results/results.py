@@ -9,6 +9,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.drift import drifts
+from adaptlab.comparisons.retention import retention
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.plugins.metric import FIRST_VERSION
 from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
@@ -43,6 +46,7 @@ from adaptlab_services.lifecycle.measures import (
     values_of,
     with_metric,
 )
+from adaptlab_services.results.scored_jobs import adapted_scores
 
 LARGEST_CURVE = 10_000
 
@@ -197,10 +201,13 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
         .all()
     )
     measures = measures_of(session, with_metric(rows), with_statistics=False)
+    kept, drift = _kept(session, job_id, rows) if attached is None else ((), ())
     return Evaluations(
         data=tuple(_evaluation(row, measures.get(row.id, ())) for row in rows),
         attempt=attempt,
         not_carried=_not_carried(session, job_id, attempt),
+        retention=kept,
+        drift=drift,
     )
 
 
@@ -221,10 +228,28 @@ def metric_cautions(session: Session, job_id: UUID) -> tuple[str, ...]:
     measures = measures_of(session, with_metric(rows))
     by_task: dict[str, list[tuple[Measure, int]]] = defaultdict(list)
     for found in rows:
-        own = ((measure, found.total) for measure in measures.get(found.id, ()))
+        own = (
+            (measure, found.total)
+            for measure in measures.get(found.id, ())
+            if measure.metric == found.task["metric"]
+        )
         by_task[json.dumps(found.task, sort_keys=True)] += own
     texts = map(caution_of, by_task.values())
     return tuple(dict.fromkeys(text for text in texts if text is not None))
+
+
+def _kept(
+    session: Session, job_id: UUID, rows: Sequence[EvaluationRow]
+) -> tuple[tuple[TaskRetention, ...], tuple[TextDrift, ...]]:
+    """Return the retention of old tasks, and the drift on neutral texts.
+
+    Outcomes are only read if there is anything but the new task.
+    """
+    new = session.scalar(select(Job.resolved_spec["task"]).where(Job.id == job_id))
+    if all(row.attached or row.task == new or row.base_model for row in rows):
+        return (), ()
+    scored = adapted_scores(session, [job_id], detached=True)[job_id]
+    return retention(scored, new), drifts(scored)
 
 
 def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarriedView, ...]:

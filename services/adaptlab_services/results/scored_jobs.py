@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select, true
 from sqlalchemy.orm import Session, aliased
 
+from adaptlab.plugins.metric import is_measured_against_base
 from adaptlab.runs.events import (
     Confusion,
     Environment,
@@ -56,6 +57,7 @@ class ScoredJob:
     Attributes:
         evaluations: chosen replicates on the job's own task, adapted, with every outcome.
         base_scores: on the tasks of its base model, with and without the adaptation.
+        watched: on every scored task, with and without the adaptation, with every outcome.
         base_alone: the accuracies of the base model alone on the job's own task.
         carried: on the job's own task and other base models, by their names, likewise.
         half_losses: by replicate, the training loss at about half of its steps.
@@ -79,6 +81,7 @@ class ScoredJob:
     half_losses: Mapping[int, float]
     evaluations: tuple[Evaluation, ...]
     base_scores: tuple[TaskScore, ...]
+    watched: tuple[Evaluation, ...]
     base_alone: tuple[float, ...]
     carried: Mapping[str, tuple[TaskScore, ...]]
     deviations: Mapping[int, float]
@@ -104,6 +107,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     replicates, halves = _replicates(session, done)
     own_task = tables.EvaluationRow.task == Job.resolved_spec["task"]
     evaluations = adapted_scores(session, done, own_task)
+    watched = adapted_scores(session, done, detached=True)
     base_scores, alone = _base_scores(session, done)
     carried = _carried(session, done)
     deviations = _deviations(session, done)
@@ -114,6 +118,7 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
             half_losses=halves[row.id],
             evaluations=_chosen(evaluations[row.id], replicates[row.id]),
             base_scores=tuple(base_scores[row.id]),
+            watched=_of_selected(watched[row.id], replicates[row.id]),
             base_alone=tuple(alone[row.id]),
             carried={name: tuple(scores) for name, scores in carried[row.id].items()},
             deviations=deviations[row.id],
@@ -214,23 +219,29 @@ def adapted_scores(
     job_ids: Collection[UUID],
     *conditions: ColumnElement[bool],
     elsewhere: bool = False,
+    detached: bool = False,
 ) -> Mapping[UUID, list[Evaluation]]:
     """Return the adapted models' test scores with every outcome, by job.
 
-    They are those on the jobs' own base models or, if `elsewhere`, on the other ones.
+    They are those on the jobs' own base models or, if `elsewhere`, on the other ones. If
+    `detached`, those of the base models alone are among them, and of metrics only the distance from
+    the base.
     """
     row = tables.EvaluationRow
+    attached = row.attached if not detached else true()
     scores = (row.replicate, row.seed, row.task, row.correct, row.total, row.base_model)
     others = (row.confusion, row.loss)
     rows = session.execute(
-        select(row.id, row.job_id, *scores, *others, ItemOutcome.bits, ItemOutcome.clusters)
+        select(row.id, row.job_id, row.attached, *scores, *others)
+        .add_columns(ItemOutcome.bits, ItemOutcome.clusters)
         .join(Job, (Job.id == row.job_id) & (Job.attempt == row.attempt))
         .join(ItemOutcome, ItemOutcome.evaluation_id == row.id)
-        .where(row.job_id.in_(job_ids), row.split == "test", row.attached, *conditions)
+        .where(row.job_id.in_(job_ids), row.split == "test", attached, *conditions)
         .where((row.base_model != "") if elsewhere else (row.base_model == ""))
         .order_by(row.job_id, row.replicate, row.id)
     ).all()
-    measures = measures_of(session, with_metric(rows))
+    measured = [one for one in rows if not detached or _is_drift(one.task)]
+    measures = measures_of(session, with_metric(measured))
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
     for found in rows:
         confusion = found.confusion
@@ -240,6 +251,7 @@ def adapted_scores(
                 seed=found.seed,
                 task=found.task,
                 split="test",
+                attached=found.attached,
                 correct=found.correct,
                 total=found.total,
                 outcomes=found.bits.hex(),
@@ -251,6 +263,10 @@ def adapted_scores(
             )
         )
     return by_job
+
+
+def _is_drift(task: Mapping[str, object]) -> bool:
+    return is_measured_against_base(task.get("metric"))
 
 
 def _base_scores(
@@ -341,6 +357,13 @@ def _chosen(
 ) -> tuple[Evaluation, ...]:
     chosen = {result.replicate for result in replicates if result.selected}
     return tuple(_of_chosen(evaluations, chosen))
+
+
+def _of_selected(
+    evaluations: Sequence[Evaluation], replicates: Sequence[ReplicateResult]
+) -> tuple[Evaluation, ...]:
+    selected = {result.replicate for result in replicates if result.selected}
+    return tuple(one for one in evaluations if one.replicate in selected)
 
 
 def _of_chosen(evaluations: Sequence[Evaluation], chosen: set[int]) -> Iterator[Evaluation]:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from adaptlab.charts import better_first
 from adaptlab.charts.table_charts import compared_methods, ordered_rows
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
+from adaptlab.comparisons.frontier import Frontier
 from adaptlab.comparisons.report import Report, ReportRow
 from adaptlab.comparisons.row_names import method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange, task_labels
@@ -24,6 +25,7 @@ from adaptlab.comparisons.table_comparison import (
     TableWarning,
     metric_of,
 )
+from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
@@ -50,6 +52,7 @@ WARNING_TITLES = {
     "metric": "The metric",
     "unpaired": "Some pairs cannot be compared",
 }
+Measured = TypeVar("Measured", ScoreChange, TaskRetention)
 FINDING_TITLES = {
     "better": "Better or worse",
     "cannot_be_told_apart": "Cannot be told apart",
@@ -172,11 +175,20 @@ class BudgetView:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgettingTable:
-    """Changes on the base model's own tasks by method; None if not scored."""
+class RetentionCell:
+    """The change and the retention of one task; None if not scored."""
+
+    change: ScoreChange | None
+    kept: TaskRetention | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionTable:
+    """Old tasks by method, and why retention was not measured on some."""
 
     tasks: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[ScoreChange | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[RetentionCell, ...]], ...]
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +212,9 @@ class TableView:
     learned: tuple[MethodDiagnosis, ...]
     missing: tuple[MissingScores, ...]
     to_come: tuple[MissingScores, ...]
-    forgetting: ForgettingTable | None
+    retention: RetentionTable | None
+    drift: tuple[tuple[str, str, TextDrift], ...]
+    frontiers: tuple[Frontier, ...]
     carried: tuple[MethodCarried, ...]
     has_curves: bool
     metric: Metric | None
@@ -243,7 +257,9 @@ def _table(
     lacking = [scores for scores in table.missing if scores.state != "skipped"]
     return TableView(
         number=number,
-        version=hashlib.sha256(to_json([comparison, sweeps, colours])).hexdigest()[:12],
+        version=hashlib.sha256(to_json([comparison, sweeps, colours, table.frontiers])).hexdigest()[
+            :12
+        ],
         base_model=table.base_model,
         task=table.task,
         comparison=comparison,
@@ -254,7 +270,9 @@ def _table(
         learned=tuple(method for method in table.diagnoses if method.diagnosis.cause == "none"),
         missing=tuple(scores for scores in lacking if scores.state in TERMINAL_STATES),
         to_come=tuple(scores for scores in lacking if scores.state not in TERMINAL_STATES),
-        forgetting=_forgetting(table),
+        retention=_retention(table),
+        drift=tuple(_drift(table)),
+        frontiers=table.frontiers,
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
         metric=metric_named(metric_of(table)),
@@ -354,15 +372,34 @@ def _findings(cell: ComparisonCell) -> Iterator[FindingView]:
             yield FindingView(finding, title, pairs)
 
 
-def _forgetting(table: TableComparison) -> ForgettingTable | None:
-    if not table.forgetting:
-        return None
-    tasks = [*_distinct(change.task for method in table.forgetting for change in method.changes)]
+def _retention(table: TableComparison) -> RetentionTable | None:
+    changes = {method.label: method.changes for method in table.forgetting}
+    kept = {method.label: method.tasks for method in table.retention}
+    measured = (*(one for row in changes.values() for one in row),
+                *(one for row in kept.values() for one in row))  # fmt: skip
+    tasks = [*_distinct(one.task for one in measured)]
+    labels = task_labels(tasks)
     rows = tuple(
-        (method.label, tuple(_change_on(task, method.changes) for task in tasks))
-        for method in table.forgetting
+        (label, tuple(
+            RetentionCell(_on(task, changes.get(label, ())), _on(task, kept.get(label, ())))
+            for task in tasks
+        ))
+        for label in dict.fromkeys((*changes, *kept))
+    )  # fmt: skip
+    reasons = dict.fromkeys(
+        f"{labels[tasks.index(one.task)]}: {one.reason}"
+        for row in kept.values()
+        for one in row
+        if one.reason is not None
     )
-    return ForgettingTable(tuple(task_labels(tasks)), rows)
+    return RetentionTable(tuple(labels), rows, tuple(reasons)) if tasks else None
+
+
+def _drift(table: TableComparison) -> Iterator[tuple[str, str, TextDrift]]:
+    """Yield the rows of the drift table: method, texts and figures."""
+    every = [(row.label, one) for row in table.retention for one in row.drift]
+    labels = task_labels([one.task for _, one in every])
+    yield from ((label, text, one) for (label, one), text in zip(every, labels, strict=True))
 
 
 def _distinct(tasks: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
@@ -373,5 +410,5 @@ def _distinct(tasks: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]
             yield task
 
 
-def _change_on(task: dict[str, object], changes: Sequence[ScoreChange]) -> ScoreChange | None:
-    return next((change for change in changes if change.task == task), None)
+def _on(task: dict[str, object], measured: Sequence[Measured]) -> Measured | None:
+    return next((one for one in measured if one.task == task), None)

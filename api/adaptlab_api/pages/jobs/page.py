@@ -22,9 +22,9 @@ from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, uns
 from adaptlab_api.pages.jobs.scores import (
     carried_rows,
     confusion_tables,
-    forgetting_rows,
     loss_rows,
     measure_rows,
+    retention_rows,
     score_table,
 )
 from adaptlab_api.pages.rendering.annotation_form import form_of
@@ -74,7 +74,8 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "losses": loss_rows(evaluations, spec.task),
         "measures": measure_rows(evaluations, spec.task),
         "cautions": results.metric_cautions(session, job_id),
-        "forgetting": forgetting_rows(evaluations, spec),
+        "retention": retention_rows(evaluations, spec, scored.retention),
+        "drift": scored.drift,
         "carried": carried_rows(scored.data, spec),
         "not_carried": scored.not_carried,
         "tried": tried,

@@ -12,6 +12,7 @@ from adaptlab.comparisons.scores import (
     score_changes,
     task_labels,
 )
+from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.metrics.macro_f1 import macro_f1
 from adaptlab.plugins.metric import Metric, metrics
 from adaptlab.plugins.registry import as_json
@@ -89,12 +90,16 @@ class MetricLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgettingRow:
-    """One task before and after; `is_own` if the base was pretrained on it."""
+class RetentionRow:
+    """One task before and after; `is_own` if the base was pretrained on it.
+
+    `kept` is its retention, None for the new task.
+    """
 
     task: str
     is_own: bool
     change: ScoreChange
+    kept: TaskRetention | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +265,19 @@ def _mean_of(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-def forgetting_rows(
-    evaluations: Sequence[EvaluationView], spec: ResolvedSpec
-) -> tuple[ForgettingRow, ...]:
+def retention_rows(
+    evaluations: Sequence[EvaluationView], spec: ResolvedSpec, kept: Sequence[TaskRetention]
+) -> tuple[RetentionRow, ...]:
     """Return every task scored before and after, the base's own first."""
     changes = score_changes(evaluations)
     labels = task_labels([change.task for change in changes])
     rows = [
-        ForgettingRow(label, change.task in spec.base_tasks, change)
+        RetentionRow(
+            label,
+            change.task in spec.base_tasks,
+            change,
+            next((one for one in kept if one.task == change.task), None),
+        )
         for label, change in zip(labels, changes, strict=True)
     ]
     return tuple(sorted(rows, key=lambda row: not row.is_own))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward passes")
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
+DRIFTED = ("method", "texts", "KL, nats per token", "change, bits per byte")
+RETAINED = ("method", "old task", "retention")
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
 
@@ -146,6 +148,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_taken(table)
         _print_forgetting(table)
+        _print_retention(table)
         _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
@@ -265,6 +268,35 @@ def _print_forgetting(table: "TableComparison") -> None:
     if rows:
         print("\nThe base's own tasks, before and after")
         print_table(FORGOTTEN, rows)
+
+
+def _print_retention(table: "TableComparison") -> None:
+    from adaptlab.comparisons.frontier import frontier_lines
+    from adaptlab.comparisons.scores import task_labels
+
+    every = [(_title(entry.label), one) for entry in table.retention for one in entry.tasks]
+    labels = task_labels([one.task for _, one in every])
+    if every:
+        print("\nRetention of old tasks")
+        rows = [[name, task, one.figure] for (name, one), task in zip(every, labels, strict=True)]
+        print_table(RETAINED, rows)
+        refused = (f"{task}: {one.reason}" for (_, one), task in zip(every, labels, strict=True)
+                   if one.reason)  # fmt: skip
+        _print_lines("Not measured", iter(dict.fromkeys(refused)))
+    drifted = [(_title(entry.label), one) for entry in table.retention for one in entry.drift]
+    if drifted:
+        print("\nDrift on neutral texts")
+        names = task_labels([one.task for _, one in drifted])
+        print_table(
+            DRIFTED,
+            [
+                [method, text, one.kl_figure, one.bits_figure]
+                for (method, one), text in zip(drifted, names, strict=True)
+            ],
+        )
+    for found in table.frontiers:
+        at = "" if found.budget is None else f" at {found.budget:,}"
+        _print_lines(f"Gain against retention{at}", frontier_lines(found))
 
 
 def _print_taken(table: "TableComparison") -> None:

@@ -291,6 +291,37 @@ def add(
     print_one(entry, COLUMNS, _row, output, "name")
 
 
+class GenreName(StrEnum):
+    """Genres of neutral texts."""
+
+    PROSE = "prose"
+    CODE = "code"
+
+
+def add_neutral(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")],
+    genre: Annotated[
+        GenreName, typer.Option(help="The manual of Python, or its standard library.")
+    ] = GenreName.PROSE,
+    passages: Annotated[int, typer.Option(min=10, max=100_000, help="Passages.")] = 400,
+    longest: Annotated[
+        int, typer.Option(min=40, max=4000, help="Most bytes of a passage; lines stay whole.")
+    ] = 400,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Add neutral texts that Python ships, for the task neutral_text.
+
+    Passages have the fields text, chapter, genre and split. They are read on this machine.
+    """
+    from adaptlab_client.machine.neutral_texts import neutral_records, source
+
+    records = neutral_records(genre.value, passages, longest)
+    with open_client(context) as client:
+        entry = client.datasets.upload_records(name, records, [source()])
+    print_one(entry, COLUMNS, _row, output, "name")
+
+
 def is_of_hub(source: str) -> bool:
     """Return True for the name of a dataset on the hub."""
     return source.startswith("hub:")
@@ -423,6 +454,7 @@ def application() -> typer.Typer:
             "inspect": inspect,
             "upload": upload,
             "add": add,
+            "add-neutral": add_neutral,
             "download": download,
             "delete": delete,
             "share": share,

@@ -23,8 +23,10 @@ from adaptlab_client.cli.printing.job_tables import (
     SCORE_COLUMNS,
     facts_of,
     obstacles_of,
+    print_drift,
     print_jobs,
     print_preview,
+    print_retention,
     row_of,
     score_rows,
 )
@@ -132,6 +134,9 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
         if evaluations:
             print()
             print_table(SCORE_COLUMNS, score_rows(evaluations))
+        if any(not one.attached for one in evaluations):
+            print_retention(client.jobs.retention(job))
+            print_drift(client.jobs.drift(job))
 
 
 def annotate(

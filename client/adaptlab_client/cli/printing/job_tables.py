@@ -13,11 +13,13 @@ from adaptlab_client.cli.printing.terminal import (
     print_list,
     print_one,
     print_rows,
+    print_table,
     print_value,
 )
 
 if TYPE_CHECKING:
     from adaptlab.comparisons.scores import ScoreChange
+    from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
     from adaptlab.statistics import Interval
     from adaptlab_answers.jobs import Estimate, JobSummary, JobView, Preview
     from adaptlab_answers.results import EvaluationView
@@ -33,6 +35,10 @@ MAKING = ("pretrain", "import")
 SCORE_COLUMNS = (
     "task", "split", "seeds", "accuracy", "95 % interval", "base alone", "change in points",
 )  # fmt: skip
+
+
+DRIFT_COLUMNS = ("texts", "KL, nats per token", "base, bits per byte", "change, bits per byte")
+RETENTION_COLUMNS = ("old task", "floor", "base alone", "retention")
 
 
 def print_jobs(jobs: "Iterable[JobSummary]", output: Output) -> None:
@@ -116,6 +122,41 @@ def _score_rows(evaluations: Sequence["EvaluationView"], on: str | None) -> Iter
             "" if change is None else f"{100 * change.before.mean:.1f} %",
             "" if change is None else _points(change),
         ]
+
+
+def print_retention(tasks: Sequence["TaskRetention"]) -> None:
+    """Print the retention of old tasks, and why it was not measured."""
+    from adaptlab.comparisons.scores import task_labels
+
+    if not tasks:
+        return
+    labels = task_labels([one.task for one in tasks])
+    print()
+    print_table(
+        RETENTION_COLUMNS,
+        [
+            (label, f"{100 * one.floor:.1f} %", f"{100 * one.base:.1f} %", one.figure)
+            for label, one in zip(labels, tasks, strict=True)
+        ],
+    )
+    for label, one in zip(labels, tasks, strict=True):
+        if one.reason is not None:
+            print(f"{label}: {one.reason}")
+
+
+def print_drift(texts: Sequence["TextDrift"]) -> None:
+    """Print how far the adapted models are from their base on texts."""
+    from adaptlab.comparisons.scores import task_labels
+
+    if not texts:
+        return
+    labels = task_labels([one.task for one in texts])
+    rows = [
+        (label, one.kl_figure, f"{one.bits_base:.3f}", one.bits_figure)
+        for label, one in zip(labels, texts, strict=True)
+    ]
+    print()
+    print_table(DRIFT_COLUMNS, rows)
 
 
 def _interval(accuracy: "Interval") -> str:

@@ -8,6 +8,7 @@ import torch
 from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.items.task_items import scored_items
 from adaptlab.engine.items.texts import bytes_of_answers
+from adaptlab.engine.measuring.drift import undrifted
 from adaptlab.engine.measuring.evaluate import Judged
 from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import Metric
@@ -38,6 +39,8 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             measured = likelihoods(found)
             measured[..., 1] = bytes_of_answers(task, split, measured.shape[1]).numpy()
             return measured
+        case "base":
+            return undrifted(task, split, found)
         case "answers":
             return _of_answers(task, split, metric, found)
         case "endings":

@@ -41,8 +41,8 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
             value = _of_counts(task, metric, len(statistics), statistics[:, 1])
         case "answers":
             value = _of_constants(task, metric, len(statistics))
-        case "endings":
-            value = None  # not what a task asks for
+        case "endings" | "base":
+            value = None
     return None if value is None else MetricFloor(value=value, kind="constant_answer")
 
 

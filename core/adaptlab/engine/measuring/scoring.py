@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.items.task_items import clusters_of
+from adaptlab.engine.measuring.drift import kl_from_base
 from adaptlab.engine.measuring.evaluate import Judged, confusion_of, judged
 from adaptlab.engine.measuring.measuring import statistics_of
 from adaptlab.engine.measuring.metric_floors import unskilled
@@ -45,6 +46,9 @@ def score(
             bases, rows = bases_alone(model, chosen)
             number = len(set(rows))
             alone = _answers(bases, task, range(number), advance, attached=False).rows(rows)
+            if (metric := answers.metric) is not None and metric.needs == "base":
+                samples = model.plan.evaluation_samples
+                answers = answers.drifted(kl_from_base(model, bases, rows, task, samples))
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
             yield from _evaluations(chosen, task, alone, attached=False)
@@ -74,6 +78,13 @@ class _Answers:
             statistics=None if self.statistics is None else self.statistics[some],
             beside={name: statistics[some] for name, statistics in self.beside.items()},
         )
+
+    def drifted(self, divergences: NDArray[np.float64]) -> "_Answers":
+        """Return the answers with divergences from the base, [replicate, item]."""
+        assert self.statistics is not None
+        statistics = self.statistics.copy()
+        statistics[..., 0] = divergences
+        return replace(self, statistics=statistics)
 
     def with_floors(self, task: Task, alone: "_Answers | None") -> "_Answers":
         """Return the answers with what the metric needs no skill for."""

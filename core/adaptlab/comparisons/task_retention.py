@@ -1,0 +1,73 @@
+"""Retention of an old task, and drift on texts, as answers."""
+
+from adaptlab.figures import percent
+from adaptlab.values import Value
+
+LEVEL = 0.95
+
+
+class TaskRetention(Value):
+    """The retention of one old task: (attached - floor) / (base - floor).
+
+    `mean` is over `seeds`, in whose order `by_seed` has that of each; 1 keeps the whole skill, 0
+    none, and more than 1 is better than before. `low` and `high` limit that of a typical seed on
+    new items. `base` is the mean accuracy of the base models alone, on the same `items`. All are
+    None, and `reason` says why, if a base does not clear its floor by a margin: then nothing can
+    be retained or lost.
+    """
+
+    task: dict[str, object]
+    base: float
+    floor: float
+    items: int
+    level: float = LEVEL
+    seeds: tuple[int, ...] = ()
+    by_seed: tuple[float, ...] = ()
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+    @property
+    def figure(self) -> str:
+        """The retention with its limits as text, or that it was not measured."""
+        if self.mean is None or self.low is None or self.high is None:
+            return "not measured"
+        low, high = (round(100 * end) for end in (self.low, self.high))
+        return f"{percent(self.mean)} ({low} to {high} %)"
+
+
+class TextDrift(Value):
+    """How far adapted models are from their base on neutral texts.
+
+    `kl` is KL(base || adapted) in nats per token, `bits_base` the base's bits per byte of text and
+    `bits_change` what the adaptation adds to them, each the mean over `seeds`. Limits are those of
+    a typical seed on new `clusters` of passages.
+    """
+
+    task: dict[str, object]
+    kl: float
+    kl_low: float
+    kl_high: float
+    bits_base: float
+    bits_change: float
+    bits_change_low: float
+    bits_change_high: float
+    seeds: tuple[int, ...]
+    kl_by_seed: tuple[float, ...]
+    bits_by_seed: tuple[float, ...]
+    passages: int
+    clusters: int
+    bytes: int
+    level: float = LEVEL
+
+    @property
+    def kl_figure(self) -> str:
+        """The divergence with its limits as text."""
+        return f"{self.kl:.3g} ({self.kl_low:.3g} to {self.kl_high:.3g})"
+
+    @property
+    def bits_figure(self) -> str:
+        """The change of bits per byte with its limits as text."""
+        low, high = self.bits_change_low, self.bits_change_high
+        return f"{self.bits_change:+.3f} ({low:+.3f} to {high:+.3f})"

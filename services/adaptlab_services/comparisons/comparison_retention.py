@@ -1,0 +1,49 @@
+"""Retention of rows, and gain against it, from the scores of their jobs."""
+
+from collections.abc import Sequence
+
+from adaptlab.comparisons.comparison import Comparison
+from adaptlab.comparisons.drift import drifts
+from adaptlab.comparisons.frontier import Frontier, PlacedRow, frontier
+from adaptlab.comparisons.retention import gained, old_tasks, retention
+from adaptlab.comparisons.table_comparison import MethodRetention
+from adaptlab.runs.events import Evaluation
+from adaptlab_services.comparisons.comparison_rows import ComparedRow
+
+
+def kept(row: ComparedRow, level: float) -> MethodRetention | None:
+    """Return the row's retention and drift, None if nothing is watched."""
+    watched = _watched(row)
+    tasks = retention(watched, row.jobs[0].spec.task, level)
+    drift = drifts(watched, level)
+    if not tasks and not drift:
+        return None
+    place = {"method": row.method, "label": row.label, "budget": row.budget}
+    return MethodRetention.model_validate({**place, "tasks": tasks, "drift": drift})
+
+
+def _placed(row: ComparedRow) -> PlacedRow | None:
+    """Return the row's scores for gain against retention, if measured."""
+    scored, new = _watched(row), row.jobs[0].spec.task
+    gain, old = gained(scored, new), [*old_tasks(scored, new)]
+    return None if gain is None or not old else PlacedRow(gain, old)
+
+
+def _watched(row: ComparedRow) -> tuple[Evaluation, ...]:
+    """Return the scores of a row; the first job with a seed counts."""
+    seen: set[int] = set()
+    found: list[Evaluation] = []
+    for number, job in enumerate(row.jobs):
+        ours = [one for one in job.watched if one.seed not in seen]
+        seen |= {one.seed for one in ours}
+        offset = number * 2**20  # replicates are numbered within a job
+        found += [one.model_copy(update={"replicate": offset + one.replicate}) for one in ours]
+    return tuple(found)
+
+
+def frontiers(rows: Sequence[ComparedRow], comparison: Comparison | None) -> tuple[Frontier, ...]:
+    """Return gain against retention of every cell where it was measured."""
+    if comparison is None or not (measured := {r.label: p for r in rows if (p := _placed(r))}):
+        return ()
+    found = (frontier(comparison, cell, measured) for cell in comparison.cells)
+    return tuple(one for one in found if one is not None)
