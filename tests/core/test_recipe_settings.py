@@ -346,6 +346,27 @@ def test_visual_prompts_and_lora_have_equal_sizes() -> None:
     assert budget.trainable_parameters == 16 * 64 + 5 * 65
 
 
+def test_ranks_of_biderman2024_are_within_the_budget() -> None:
+    """Per rank, LoRA on the MLP of both layers has as much as ten rows of a prefix."""
+    spec = recipe_named("biderman2024/learns-less-forgets-less").study("quick")
+    assert isinstance(spec.methods, tuple)
+    methods = [one for one in spec.methods if isinstance(one, StudyMethod)]
+    ranks = [(one.model_extra or {}).get("rank") for one in methods]
+    assert ranks == [1, 4, 16, None]
+    (budget,) = spec.budgets
+    assert isinstance(budget, BudgetSpec)
+    assert budget.trainable_parameters == 16 * 2 * 10 * 64
+
+
+def test_methods_of_the_ranking_have_no_more_than_its_budget() -> None:
+    plan = plan_of("ranking/in-small", "quick")
+    sizes = {cell.method: cell.trainable_parameters for cell in plan.cells}
+    whole = sizes.pop("full fine-tuning")
+    assert set(sizes.values()) == {4_096, 5_120}
+    assert len(sizes) == 11
+    assert whole > 100_000
+
+
 def test_notes_say_how_long_it_takes(recipe: Recipe) -> None:
     for note in recipe.notes.values():
         assert "TIME" not in note

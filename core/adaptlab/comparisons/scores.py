@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from adaptlab.specs.task_labels import label_among, numbered
 from adaptlab.statistics import Interval, seed_interval
@@ -132,8 +132,20 @@ def task_labels(tasks: Sequence[Mapping[str, object]]) -> list[str]:
 def _label(task: Mapping[str, object], tasks: Sequence[Mapping[str, object]]) -> str:
     namesakes = [other for other in tasks if other["name"] == task["name"]]
     knobs = [
-        f"{knob} = {value}"
+        f"{knob} = {_knob(value, [other.get(knob) for other in namesakes])}"
         for knob, value in task.items()
         if any(other.get(knob) != value for other in namesakes)
     ]
     return f"{task['name']} ({', '.join(knobs)})" if knobs else str(task["name"])
+
+
+def _knob(value: object, among: Sequence[object]) -> object:
+    """Return a knob as text; an inner task has its own label among others."""
+    inner = _inner_task(value)
+    return value if inner is None else _label(inner, [*filter(None, map(_inner_task, among))])
+
+
+def _inner_task(value: object) -> Mapping[str, object] | None:
+    if not isinstance(value, Mapping) or "name" not in value:
+        return None
+    return cast("Mapping[str, object]", value)

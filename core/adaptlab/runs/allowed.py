@@ -13,7 +13,7 @@ from typing import Self
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.method import Method
-from adaptlab.plugins.metric import metric_named
+from adaptlab.plugins.metric import metric_named, metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs import events as results
 from adaptlab.runs.bounds import (
@@ -179,7 +179,7 @@ class Expected:
             yield from count(f"{where}/restart_count", allocation.restart_count, 0, 2**31 - 1)
 
     def _metrics(self, at: str, event: results.Metrics) -> Iterator[Problem]:
-        limits = curves()
+        limits = self._curves()
         names = tuple(limits)
         for place, point in enumerate(event.points):
             here = f"{at}/points/{place}"
@@ -193,6 +193,17 @@ class Expected:
                 yield Problem(f"{here}/step", "no_such_step", detail)
             low, high = limits.get(point.name, (LEAST_LOSS, LARGEST_LOSS))
             yield from number(f"{here}/value", point.value, low, high)
+
+    def _curves(self) -> Mapping[str, tuple[float, float]]:
+        """Return the curves of the training, by name, with their limits."""
+        task = self.spec.task
+        own = None if task is None else task.other_metric()
+        others = {metric.name for metric in metrics()} - {own}
+        return {
+            name: limits
+            for name, limits in curves().items()
+            if name.partition("_")[2] not in others
+        }
 
     def _decided(self, at: str, event: results.ReplicatesDecided) -> Iterator[Problem]:
         for place, replicate in enumerate(event.replicates):

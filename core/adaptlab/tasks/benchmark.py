@@ -74,6 +74,7 @@ class Benchmark(TextTask):
     dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
     """dataset of a single task; by default it follows from its name and shots"""
     splits: SplitRule = OWN_SPLITS
+    """all items are test items"""
     rendering: Rendering | None = None
     """origin of the items, which follows from the dataset"""
 
