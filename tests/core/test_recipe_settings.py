@@ -347,7 +347,7 @@ def test_visual_prompts_and_lora_have_equal_sizes() -> None:
 
 
 def test_ranks_of_biderman2024_are_within_the_budget() -> None:
-    """Per rank, LoRA on the MLP of both layers has as much as ten rows of a prefix."""
+    """Per rank, LoRA on the MLP is as large as ten rows of a prefix."""
     spec = recipe_named("biderman2024/learns-less-forgets-less").study("quick")
     assert isinstance(spec.methods, tuple)
     methods = [one for one in spec.methods if isinstance(one, StudyMethod)]
