@@ -181,6 +181,7 @@ RECORDS_TASKS = {
     },
     "text_completion": {"dataset": "pairs", "prompt": "{text}", "answer": {"field": "answer"}},
     "chat_completion": {"dataset": "chats", "messages": {"field": "messages"}},
+    "neutral_text": {"dataset": "prose"},
 }
 REGISTRIES = {"family": FAMILIES, "task": TASKS, "method": METHODS, "checks": THEORY_CHECKS}
 PLUG_INS = [(member, name) for member, one in REGISTRIES.items() for name in one.names()]

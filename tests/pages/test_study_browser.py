@@ -42,7 +42,7 @@ def test_every_chart_is_drawn_and_nothing_overflows(
     visitor.sign_in()
     chosen = [job.id for cell in study.cells[:6] for job in cell.jobs]
     compared = "/compare?" + "&".join(f"job={one}" for one in dict.fromkeys(chosen))
-    for path, charts in (("/studies", 0), ("/studies/done", 9), (compared, 4), ("/compare", 0)):
+    for path, charts in (("/studies", 0), ("/studies/done", 11), (compared, 5), ("/compare", 0)):
         for viewport, scheme in OPPOSITES:
             look_like(visitor.page, viewport, scheme)
             visitor.page.goto(visitor.server + path)

@@ -141,4 +141,5 @@ def a_visitor(browser: Browser, server: str, token: str) -> Iterator[Visitor]:
     page.on("dialog", made.note_dialog)
     yield made
     context.close()
-    assert [one for one in made.faults if not any(part in one for part in made.expected)] == []
+    faults = [one for one in made.faults if not any(part in one for part in made.expected)]
+    assert not faults, faults

@@ -37,7 +37,7 @@ def gain_against_retention(
         "width": width,
         "height": SIDE,
         "description": f"Gain against retention loss of {', '.join(names)}.",
-        "layer": [*_base(palette), _regions(found, colour), *_dots(found, colour, shape)],
+        "layer": [*_base(palette), *_regions(found, colour), *_dots(found, colour, shape)],
     }
 
 
@@ -71,18 +71,22 @@ def _base(palette: Palette) -> list[Json]:
     ]
 
 
-def _regions(found: Frontier, colour: Chart) -> Chart:
+def _regions(found: Frontier, colour: Chart) -> list[Json]:
+    """Return the edges of regions; none are known below four seeds."""
     edges: list[Json] = [
         {"method": row.title, "place": place, "loss": loss, "gain": gain}
         for row in found.rows
         for place, (loss, gain) in enumerate(_edge(row))
     ]
+    if not edges:
+        return []  # the limits of an empty layer are not finite
     order: Chart = {"field": "place", "type": "quantitative"}
-    return {
+    lines: Chart = {
         "data": {"values": edges},
         "mark": {"type": "line", "strokeWidth": 1.5, "opacity": 0.8},
         "encoding": {**_axes(), "color": colour, "order": order},
     }
+    return [lines]
 
 
 def _edge(row: FrontierRow) -> Iterator[tuple[float, float]]:
