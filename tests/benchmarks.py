@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tests.texts import byte_pairs
+from tokenizers import processors
 
 from adaptlab.records.rendered_items import Rendering
 
@@ -75,16 +76,7 @@ def a_plain_tokeniser(*, begins: bool) -> bytes:
 
     If it `begins`, token 0 is before every text.
     """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*_passages(), *ENDINGS, *THINGS], trainer)
+    tokenizer = byte_pairs([*_passages(), *ENDINGS, *THINGS])
     if begins:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="<s> $A", special_tokens=[("<s>", 0)]

@@ -134,11 +134,10 @@ def joined(parts: Sequence[int]) -> str:
     return ByteTokeniser().text(tuple(parts))
 
 
-def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> bytes:
-    """Return a `tokenizer.json` of byte pairs, learned from texts.
+def byte_pairs(texts: Iterable[str]) -> Tokenizer:
+    """Return a tokeniser of byte pairs that is learned from texts.
 
-    Token 0 begins every text and token 1 ends one. If `spoiled`, the file asks for truncation and
-    padding, as some published ones do.
+    It writes no token at the ends.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -150,6 +149,16 @@ def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> byt
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def a_byte_pair_tokeniser(texts: Iterable[str], *, spoiled: bool = False) -> bytes:
+    """Return a `tokenizer.json` of byte pairs, learned from texts.
+
+    Token 0 begins every text and token 1 ends one. If `spoiled`, the file asks for truncation and
+    padding, as some published ones do.
+    """
+    tokenizer = byte_pairs(texts)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )

@@ -96,6 +96,14 @@ def test_what_is_no_statistics_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("metric", every())
+def test_more_is_better_on_the_scale_of_tests(metric: Metric) -> None:
+    (best,) = {*metric.limits} - {metric.worst}
+    assert metric.as_score(best) == 1
+    assert metric.as_score(metric.worst) == 0
+    assert metric.unscaled(float(metric.scaled(np.array(best)))) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("metric", every())
 def test_exact_answers_have_the_best_value(metric: Metric) -> None:
     if metric.needs != "answers":
         return

@@ -40,12 +40,6 @@ class BitsPerByte(Metric):
             bits = sums[..., 0] / math.log(2) / sums[..., 1]
         return np.clip(np.nan_to_num(bits, nan=LARGEST_BITS), *self.limits)
 
-    def scaled(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        return -value
-
-    def unscaled(self, value: float) -> float:
-        return -value
-
     def difference(self, by: float, low: float, high: float) -> str:
         return f"{self.by(by)} ({self.by(high)} to {self.by(low)})"
 

@@ -38,12 +38,6 @@ class KlFromBase(Metric):
             values = np.nan_to_num(sums[..., 0] / sums[..., 2], nan=np.inf, posinf=np.inf)
         return np.clip(values, 0.0, LARGEST_DIVERGENCE)
 
-    def scaled(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        return -value
-
-    def unscaled(self, value: float) -> float:
-        return -value
-
     def difference(self, by: float, low: float, high: float) -> str:
         return f"{-by:+.3g} ({-high:+.3g} to {-low:+.3g})"
 

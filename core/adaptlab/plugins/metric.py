@@ -161,11 +161,11 @@ class Metric(ABC):
 
     def scaled(self, value: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return values on the scale of tests, where more is better."""
-        return value
+        return -value if self.lower_is_better else value
 
     def unscaled(self, value: float) -> float:
         """Return a value from the scale on which differences are tested."""
-        return value
+        return -value if self.lower_is_better else value
 
     def difference(self, by: float, low: float, high: float) -> str:
         """Return a difference on that scale with its limits as text."""

@@ -1,7 +1,7 @@
 """Draws of tokens that depend on seed, item, sample and position alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class Draws:
 
     def of_sample(self, number: int) -> Pick:
         """Return the draws of one sample, whose column c is that of item c."""
-        return Draws(self.decoding, self.seeds, self.items, 1, number).pick
+        return replace(self, samples=1, first=number).pick
 
     def pick(
         self,

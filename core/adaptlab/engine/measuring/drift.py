@@ -11,13 +11,12 @@ from adaptlab.engine.items.item_texts import expected_tokens, item_texts
 from adaptlab.engine.items.items import Items
 from adaptlab.engine.items.task_items import scored_items
 from adaptlab.engine.kernels.grouped import lifted
-from adaptlab.engine.measuring.evaluate import Judged, scored_parts
+from adaptlab.engine.measuring.evaluate import scored_parts
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.tensors import Float
 from adaptlab.metrics.kl_from_base import LARGEST_DIVERGENCE
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
-from adaptlab.runs.events import LARGEST_LOSS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,17 +59,17 @@ def _divergences(
     return by_token.clamp(min=0.0, max=LARGEST_DIVERGENCE).sum(-1)
 
 
-def undrifted(task: Task, split: Split, found: Judged) -> "NDArray[np.float64]":
+def undrifted(
+    task: Task, split: Split, likelihoods: "NDArray[np.float64]"
+) -> "NDArray[np.float64]":
     """Return the statistics of `KlFromBase` of a model that is its own base.
 
-    They are a divergence of 0, nats, tokens and bytes, by [replicate, item, column].
+    They are a divergence of 0, nats, tokens and bytes, by [replicate, item, column]. `likelihoods`
+    are nats and tokens.
     """
-    assert found.losses is not None
-    assert found.counted is not None
-    losses = torch.nan_to_num(found.losses, nan=LARGEST_LOSS).clamp(max=LARGEST_LOSS).cpu()
-    size = torch.from_numpy(text_bytes(task, split, losses.shape[1]))
-    columns = torch.zeros_like(losses), losses, found.counted.cpu(), size
-    return torch.stack([one.expand_as(losses) for one in columns], -1).numpy()
+    nothing = np.zeros_like(likelihoods[..., :1])
+    size = nothing + text_bytes(task, split, likelihoods.shape[1])[:, None]
+    return np.concatenate((nothing, likelihoods, size), axis=-1)
 
 
 def text_bytes(task: Task, split: Split, samples: int) -> "NDArray[np.float64]":

@@ -40,7 +40,7 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             measured[..., 1] = bytes_of_answers(task, split, measured.shape[1]).numpy()
             return measured
         case "base":
-            return undrifted(task, split, found)
+            return undrifted(task, split, likelihoods(found))
         case "answers":
             return _of_answers(task, split, metric, found)
         case "endings":

@@ -53,7 +53,8 @@ def in_small() -> Recipe:
             "learns the histogram, which needs attention that it lacks. Every method has at most "
             "5,120 parameters, five seeds and four rates from its own range, chosen on validation. "
             "C3A and Prefix-Tuning+ have 4,096, the most below that; OFT would have 1,100 and is "
-            "left out. At most 4,000 steps at a constant rate. About 2 hours on two idle cores.",
+            "left out. At most 4,000 steps at a constant rate. Some hours on two cores; not "
+            "run here yet.",
         },
     )
 
