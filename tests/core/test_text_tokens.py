@@ -9,6 +9,7 @@ from tests.texts import (
     COMPLETION,
     a_byte_pair_tokeniser,
     a_word_piece_tokeniser,
+    byte_pairs,
     reviews,
     stored,
     without,
@@ -18,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from adaptlab.errors import BadDataset, BadModelFolder, InvalidSpec
 from adaptlab.plugins.corpus import check_sample, read_corpus
 from adaptlab.plugins.corpus_arrays import Corpus
+from adaptlab.tasks.neutral_text import NeutralText
 from adaptlab.text.encoding import LeavesNothing, cut, encoded
 from adaptlab.text.folder_tokeniser import stated_end
 from adaptlab.text.template import parsed
@@ -86,6 +88,16 @@ def test_an_answer_without_a_token_of_its_own_is_refused():
     joined = encoded(tokeniser, "pos Ans", "wer now", ends=True)
     assert joined.joins
     assert joined.answer[-1] == 1
+
+
+def test_space_before_a_neutral_text_never_joins_the_line_feed():
+    code = [f"\n    return {n}" for n in range(200)]
+    tokeniser = read_tokeniser(byte_pairs(code).to_str().encode(), None)
+    with pytest.raises(LeavesNothing, match="No token of the prompt"):
+        encoded(tokeniser, "\n", "    return 7", ends=False)
+    task = NeutralText(dataset="manual")
+    item = encoded(tokeniser, "\n", task.answer_text({"text": "    return 7"}), ends=False)
+    assert tokeniser.text(item.answer) == "return 7"
 
 
 def test_the_end_of_a_text_is_that_of_the_configuration():

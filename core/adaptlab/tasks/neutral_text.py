@@ -21,10 +21,11 @@ START = "\n"
 class NeutralText(TextTask):
     """Read passages, to be watched under `evaluation.tasks`, not trained on.
 
-    Every token of a passage is predicted after those before it, the first after a line feed. What
-    is kept of each passage are KL(base || adapted) and the loss in nats, its tokens and its bytes:
-    drift needs no cue, because the text is one. The base model is measured alone, without anything
-    that a method attaches. Passages of one `cluster`, such as a chapter, count together.
+    Every token of a passage is predicted after those before it, the first after a line feed; space
+    in front of a passage is left out. What is kept of each passage are KL(base || adapted) and the
+    loss in nats, its tokens and its bytes: drift needs no cue, because the text is one. The base
+    model is measured alone, without anything that a method attaches. Passages of one `cluster`,
+    such as a chapter, count together.
     """
 
     title: ClassVar[str] = "Neutral texts"
@@ -51,7 +52,8 @@ class NeutralText(TextTask):
         return parsed(literal(START))
 
     def answer_text(self, record: Record) -> str:
-        return record[self.text]
+        # A tokeniser may join the line feed in front with space that follows.
+        return record[self.text].lstrip()
 
     def usual_answer(self) -> int:
         return LONGEST_PASSAGE
