@@ -1,4 +1,4 @@
-"""Previews of jobs and studies warn of test items that are not scored."""
+"""Test items that are not scored: where previews of jobs and studies warn."""
 
 from typing import Any
 
@@ -17,16 +17,16 @@ def preview(api: TestClient, path: str, document: dict[str, Any]) -> list[str]:
     return [text for text in warnings if "test items" in text and "rarely decide" not in text]
 
 
-def test_a_preview_names_the_task_that_limits_the_others(api: TestClient) -> None:
+def test_a_task_with_few_items_limits_no_other(api: TestClient) -> None:
     made = api.post("/v1/datasets", json={"name": "reviews", "records": RECORDS})
     assert made.status_code == 201, made.text
     study = a_text_study(dict(COMPLETION))
     base = {**study["base_models"][0], "evaluation": {"tasks": [COMPLETION, FEW]}}
-    (warning,) = preview(api, "/v1/jobs", base)
-    assert warning.startswith("Every task is scored on ")
-    assert "splits={validation: 0.1, test: 0.05, by: text}) has no more" in warning
-    del study["evaluation"]
-    of_base = {**study["base_models"][0], "task": {**FEW, "tokens": {"longest": 64}}}
-    (warning,) = preview(api, "/v1/studies", {**study, "base_models": [of_base]})
-    assert warning.startswith("Every task is scored on ")
+    assert preview(api, "/v1/jobs", base) == []
+    resolved = api.post("/v1/jobs", json=base).json()["resolved_spec"]
+    few, more = (
+        task["dataset"]["splits"]["test"]
+        for task in sorted(resolved["evaluation_tasks"], key=lambda one: one["splits"]["test"])
+    )
+    assert few < more == resolved["evaluation_samples"]
     assert preview(api, "/v1/studies", a_text_study(dict(COMPLETION))) == []

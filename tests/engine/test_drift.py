@@ -74,7 +74,7 @@ def adapted(
         "base_model": "base", "task": TASK, "method": "full_finetuning", "seeds": 2,
         "training": {"precision": "float64", "steps": 20, "batch_size": 16},
         "tuning": {"learning_rates": [0.01]},
-        "evaluation": {"tasks": [TASK, NEUTRAL], "samples": PASSAGES, "shown": 0},
+        "evaluation": {"tasks": [TASK, NEUTRAL], "samples": 100, "shown": 30},
     }  # fmt: skip
     both = {**data.datasets, **neutral.datasets}
     spec = resolve(AdaptSpec.model_validate(document | changes), facts, both)
@@ -134,6 +134,8 @@ def test_a_method_that_changes_nothing_has_no_drift(
     found = adapted(base, data, neutral, tmp_path, method="frozen", tuning={}, training={})
     (drift,) = drifts(found)
     assert (drift.kl, drift.bits_change) == (0.0, 0.0)
+    totals = {str(one.task["name"]): one.total for one in found}
+    assert totals["neutral_text"] == PASSAGES < totals["text_completion"], "few limit no other"
 
 
 def test_a_uniform_model_has_exactly_the_logarithm_of_its_vocabulary(neutral: Stored) -> None:
@@ -174,7 +176,7 @@ def model_on(neutral: Stored, *, uniform: bool) -> Model:
         neutral,
         {**COMPLETION, "dataset": "neutral", "prompt": "{text}", "answer": {"field": "split"},
          "tokens": {"longest": 64, "answer": 6}},
-        evaluation={"tasks": [NEUTRAL], "samples": PASSAGES, "shown": 0},
+        evaluation={"tasks": [NEUTRAL], "samples": 100, "shown": 30},
     )  # fmt: skip
     plan, model = planned(spec, neutral)
     if not uniform:

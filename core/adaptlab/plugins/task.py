@@ -272,6 +272,11 @@ class Task(DescribedFields, ABC):
         """Return the number of items of a split, None if items are generated."""
         return None
 
+    def at_most(self, split: Split, samples: int) -> int:
+        """Return the number of items of a split that there are, of so many."""
+        available = self.available(split)
+        return samples if available is None else min(samples, available)
+
     def with_words(self, lists: Mapping[str, WordList]) -> "Task":
         """Return the task with the content of its datasets, by digest."""
         return self

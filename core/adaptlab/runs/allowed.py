@@ -73,6 +73,7 @@ class Expected:
         maps: the attention maps, None if none are recorded.
         answers: the shown items of each scored task, empty if none are shown.
         labels: the labels of each scored task, empty if it does not choose among any.
+        items: the test items of each scored task.
     """
 
     spec: Resolved
@@ -85,6 +86,7 @@ class Expected:
     maps: ExpectedMaps | None
     answers: tuple[ExpectedAnswers, ...] = ()
     labels: tuple[tuple[str, ...], ...] = ()
+    items: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, spec: Resolved) -> Self:
@@ -101,6 +103,7 @@ class Expected:
             maps=_maps(spec, method),
             answers=_answers(spec),
             labels=tuple(tuple(task.listed_answers()) for task in scored_tasks(spec)),
+            items=_items(spec),
         )
 
     @property
@@ -283,9 +286,9 @@ class Expected:
             yield Problem(f"{at}/task", "unknown_task", detail)
         yield from one_of(f"{at}/split", evaluation.split, ("test",), "scored split")
         yield from self._attached(at, attached=evaluation.attached)
-        if not isinstance(self.spec, ResolvedTheory):
-            samples = self.spec.evaluation_samples
-            yield from equal(f"{at}/total", evaluation.total, samples, "sample count")
+        if evaluation.task in self.tasks:
+            items = self.items[self.tasks.index(evaluation.task)]
+            yield from equal(f"{at}/total", evaluation.total, items, "sample count")
         yield from _outcomes(at, evaluation)
         yield from _clusters(at, evaluation)
         yield from number(f"{at}/loss", evaluation.loss, LEAST_LOSS, LARGEST_LOSS)
@@ -402,6 +405,12 @@ def _tensors(spec: Resolved, method: Method | None) -> Shapes:
     shape = model_shape(spec)
     tensors = shape.tensors if method is None else method.trained(shape)
     return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _items(spec: Resolved) -> tuple[int, ...]:
+    if isinstance(spec, ResolvedTheory):
+        return ()
+    return tuple(task.at_most("test", spec.evaluation_samples) for task in scored_tasks(spec))
 
 
 def _answers(spec: Resolved) -> tuple[ExpectedAnswers, ...]:

@@ -433,4 +433,4 @@ def _evaluated(spec: Resolved) -> Iterator[tuple[Task, int]]:
     """Yield every task that is scored at the end, with its items."""
     if not isinstance(spec, ResolvedTheory):
         for task in scored_tasks(spec):
-            yield task, spec.evaluation_samples
+            yield task, task.at_most("test", spec.evaluation_samples)

@@ -23,11 +23,10 @@ def _warnings(asked: EvaluationSpec, job: Resolved) -> Iterator[str]:
         return
     samples = job.evaluation_samples
     counts = _test_items(scored_tasks(job))
-    larger = {label: count for label, count in counts.items() if count > samples}
-    if samples < asked.samples:
-        yield from _fewest(samples, counts, larger)
-    elif "samples" not in asked.model_fields_set:
-        for label, count in larger.items():
+    if "samples" in asked.model_fields_set:
+        return
+    for label, count in counts.items():
+        if count > samples:
             yield (
                 f"{samples:,} of the {count:,} test items of {label} are scored, unless "
                 f"evaluation.samples is set; it can be up to {min(count, MOST_SAMPLES):,}."
@@ -42,14 +41,3 @@ def _test_items(tasks: Sequence[Task]) -> Mapping[str, int]:
         for task, document in zip(tasks, documents, strict=True)
         if (count := task.available("test")) is not None
     }
-
-
-def _fewest(samples: int, counts: Mapping[str, int], larger: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning if a task with few test items limits those of others."""
-    limiting = [label for label, count in counts.items() if count == samples]
-    if larger and limiting:
-        others = ", ".join(f"{label} has {count:,}" for label, count in larger.items())
-        yield (
-            f"Every task is scored on {samples:,} test items, because {limiting[0]} has no more; "
-            f"{others}. Give the smaller one a larger test split, or score it in another job."
-        )

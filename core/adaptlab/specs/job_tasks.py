@@ -42,9 +42,8 @@ def evaluation_places(spec: EvaluationSpec) -> tuple[str, ...]:
 
 
 def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
-    """Return the number of items to score, no more than any of the tasks has."""
-    available = (task.available(split) for task in tasks)
-    return min((samples, *(count for count in available if count is not None)))
+    """Return the most items that any of the tasks is scored on."""
+    return max((task.at_most(split, samples) for task in tasks), default=samples)
 
 
 def task_problems(

@@ -86,6 +86,11 @@ class _Trained(_Scored):
         return self.training.precision
 
     @property
+    def test_items(self) -> int:
+        """The test items of the job's own task that are scored."""
+        return self.task.at_most("test", self.evaluation_samples)
+
+    @property
     def quantises(self) -> bool:
         """True if the base's matrices have four bits per number."""
         return self.training.base_weights == "nf4"

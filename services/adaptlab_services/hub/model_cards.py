@@ -156,7 +156,7 @@ def _facts(
     yield f"Method: {resolved.method.title} ({settings})"
     yield f"Trained parameters: {resolved.budget.trainable_parameters:,}"
     yield f"Training: {resolved.training.steps:,} steps, {len(resolved.trials)} trial(s) per seed"
-    yield f"Task: {resolved.task.name}, scored on {resolved.evaluation_samples:,} test items"
+    yield f"Task: {resolved.task.name}, scored on {resolved.test_items:,} test items"
     digests = sorted(reference.digest for reference in resolved.task.datasets())
     if digests:
         yield f"Dataset: digest {', '.join(digests)}"

@@ -227,7 +227,7 @@ def _scores(cell: Cell, job: PlannedJob, ended: Sequence[ScoredJob]) -> Scores |
     if not ended:
         return None
     evaluations = [evaluation for one in ended for evaluation in one.evaluations]
-    items = evaluations[0].total if evaluations else job.resolved.evaluation_samples
+    items = evaluations[0].total if evaluations else job.resolved.test_items
     scored = {evaluation.seed for evaluation in evaluations}
     diverged = [seed for one in ended for seed in one.seeds if seed not in scored]
     evaluations += [nothing_right(seed, items) for seed in diverged]

@@ -508,7 +508,7 @@ def _deciding_power(plan: StudyPlan) -> tuple[str, ...]:
     """Return warnings about a plan whose seeds or test items decide little."""
     seeds = {seed for job in plan.jobs for seed in job.resolved.seeds}
     methods = {cell.method for cell in plan.cells if cell.role == "method"}
-    items = min((job.resolved.evaluation_samples for job in plan.jobs), default=0)
+    items = min((job.resolved.test_items for job in plan.jobs), default=0)
     return (*few_seeds(len(seeds), len(methods)), *few_items(items, len(methods)))
 
 

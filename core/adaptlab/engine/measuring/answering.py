@@ -24,13 +24,14 @@ def shown_answers(
     `chosen` are the rows of the model, of which the first answers. As in scoring, an adaptation
     answers twice: attached and detached.
     """
-    count, chosen = model.plan.evaluation_shown, chosen[:1]
-    if not count or not chosen:
+    tasks, chosen = model.plan.evaluation_tasks(), chosen[:1]
+    counts = list(map(model.plan.shown_of, tasks))
+    if not any(counts) or not chosen:
         return
-    model, tasks = model.rows([0]), model.plan.evaluation_tasks()
+    model = model.rows([0])
     sides = 1 if model.plan.method is None else 2
-    advance = PhaseProgress(observer, "answering", sides * count * len(tasks)).advance
-    for place, task in enumerate(tasks):
+    advance = PhaseProgress(observer, "answering", sides * sum(counts)).advance
+    for place, (task, count) in enumerate(zip(tasks, counts, strict=True)):
         texts = item_texts(task)
         document = task.model_dump(mode="json")
         yield ItemsShown(task_place=place, task=document, items=texts.shown(count))

@@ -28,7 +28,7 @@ from adaptlab.statistics.scores import best_floor
 def answers_to_score(plan: Plan, chosen: Sequence[ReplicateResult]) -> int:
     """Return the number of answers that `score` judges."""
     alone = 0 if plan.method is None else len(set(bases_of(plan, chosen)))
-    return (len(chosen) + alone) * plan.evaluation_samples * len(plan.evaluation_tasks())
+    return (len(chosen) + alone) * sum(map(plan.items_of, plan.evaluation_tasks()))
 
 
 def score(
@@ -47,7 +47,7 @@ def score(
             number = len(set(rows))
             alone = _answers(bases, task, range(number), advance, attached=False).rows(rows)
             if (metric := answers.metric) is not None and metric.needs == "base":
-                samples = model.plan.evaluation_samples
+                samples = model.plan.items_of(task)
                 answers = answers.drifted(kl_from_base(model, bases, rows, task, samples))
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
@@ -128,7 +128,7 @@ def _measure(
 def _answers(
     model: Model, task: Task, seeds: Sequence[int], advance: Advance, *, attached: bool = True
 ) -> _Answers:
-    samples = model.plan.evaluation_samples
+    samples = model.plan.items_of(task)
     metric = metric_named(task.other_metric())
     with_loss = not task.listed_answers()
     found = judged(

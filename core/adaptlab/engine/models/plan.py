@@ -152,17 +152,16 @@ class Plan:
             len(self.spec.seeds)
         )
 
-    @property
-    def evaluation_samples(self) -> int:
-        """Test items per task; `AdaptlabError` for theory checks."""
+    def items_of(self, task: Task) -> int:
+        """Return the test items of a task; `AdaptlabError` for theory checks."""
         if isinstance(self.spec, ResolvedTheory):
             raise AdaptlabError("Theory checks score no test items.")
-        return self.spec.evaluation_samples
+        return task.at_most("test", self.spec.evaluation_samples)
 
-    @property
-    def evaluation_shown(self) -> int:
-        """Test items per task whose texts are recorded."""
-        return 0 if isinstance(self.spec, ResolvedTheory) else self.spec.evaluation_shown
+    def shown_of(self, task: Task) -> int:
+        """Return the test items of a task whose texts are recorded."""
+        shown = 0 if isinstance(self.spec, ResolvedTheory) else self.spec.evaluation_shown
+        return task.at_most("test", shown)
 
     def evaluation_tasks(self) -> tuple[Task, ...]:
         """Return the tasks to score after training, including the base's own."""
