@@ -23,10 +23,10 @@ def test_a_task_with_few_items_limits_no_other(api: TestClient) -> None:
     study = a_text_study(dict(COMPLETION))
     base = {**study["base_models"][0], "evaluation": {"tasks": [COMPLETION, FEW]}}
     assert preview(api, "/v1/jobs", base) == []
+    assert preview(api, "/v1/studies", a_text_study(dict(COMPLETION))) == []
     resolved = api.post("/v1/jobs", json=base).json()["resolved_spec"]
     few, more = (
         task["dataset"]["splits"]["test"]
         for task in sorted(resolved["evaluation_tasks"], key=lambda one: one["splits"]["test"])
     )
     assert few < more == resolved["evaluation_samples"]
-    assert preview(api, "/v1/studies", a_text_study(dict(COMPLETION))) == []
