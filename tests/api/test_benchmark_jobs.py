@@ -53,6 +53,16 @@ def test_each_staged_task_is_evaluated(lab: TestClient) -> None:
     assert lab.post("/v1/studies", json=study, params=PREVIEW).status_code == 200
 
 
+def test_the_own_task_is_scored_beside_watched_ones(lab: TestClient) -> None:
+    evaluation = watching("arc_easy")
+    evaluation["tasks"] = evaluation["tasks"][1:]
+    answer = lab.post("/v1/jobs", json=a_job(evaluation), params=PREVIEW)
+    tasks = answer.json()["resolved_spec"]["evaluation_tasks"]
+    assert [task["name"] for task in tasks] == ["benchmark", "text_completion"]
+    study = {**a_text_study(dict(COMPLETION)), "evaluation": evaluation}
+    assert lab.post("/v1/studies", json=study, params=PREVIEW).status_code == 200
+
+
 def test_refusals_point_to_the_choice_in_the_spec(lab: TestClient) -> None:
     def pointers(evaluation: dict[str, Any]) -> list[str]:
         answer = lab.post("/v1/jobs", json=a_job(evaluation))

@@ -38,6 +38,8 @@ class Task(DescribedFields, ABC):
     """True if items are texts, which differ in length and have other tokens for other bases."""
     needs_records: ClassVar[bool] = False
     """True if its items are records of a dataset."""
+    only_watched: ClassVar[bool] = False
+    """True if it is never trained on, and scored beside a job's own task."""
 
     name: PluginName
 

@@ -15,9 +15,10 @@ from adaptlab.specs.spec import EvaluationSpec
 def evaluation_tasks(
     spec: EvaluationSpec, task: Task | None, datasets: Datasets
 ) -> tuple[Task, ...]:
-    """Return the tasks to score; by default the job's own task.
+    """Return the tasks to score.
 
-    A choice of several tasks counts as these.
+    A choice of several tasks counts as these. The job's own task is the last, unless tasks are
+    chosen that take its place.
     """
     chosen = tuple(
         task
@@ -26,7 +27,9 @@ def evaluation_tasks(
             choice, f"/evaluation/tasks/{index}", datasets, splits=("test",)
         ).scored_as()
     )
-    return chosen or (() if task is None else (task,))
+    if task is None or not all(one.only_watched for one in chosen):
+        return chosen
+    return (*chosen, task)
 
 
 def evaluation_places(spec: EvaluationSpec) -> tuple[str, ...]:

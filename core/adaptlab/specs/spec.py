@@ -193,6 +193,8 @@ MOST_SAMPLES = 100_000
 class EvaluationSpec(Value):
     """Tasks to score on test items after training, by default the job's own.
 
+    Watched tasks, such as `benchmark`, are scored beside it; others take its place.
+
     Of the first `shown` items of every task, prompt, expected answer and the answers of the first
     replicate are recorded as text; 0 records none. There are never more than `samples`.
     """

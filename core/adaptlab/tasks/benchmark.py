@@ -59,6 +59,7 @@ class Benchmark(TextTask):
     summary: ClassVar[str] = "Standard tasks of lm-eval, watched and never trained on."
     reference: ClassVar[str] = "Gao et al. (2024), lm-evaluation-harness"
     ends: ClassVar[bool] = False
+    only_watched: ClassVar[bool] = True
 
     name: Literal["benchmark"] = "benchmark"
     tasks: Annotated[tuple[HarnessTask, ...], Field(min_length=1, max_length=MOST_TASKS)]

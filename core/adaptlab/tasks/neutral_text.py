@@ -32,6 +32,7 @@ class NeutralText(TextTask):
     summary: ClassVar[str] = "Drift from the base model on texts of a dataset; watched only."
     reference: ClassVar[str] = "Biderman et al. (TMLR 2024), section 5: what is forgotten"
     ends: ClassVar[bool] = False
+    only_watched: ClassVar[bool] = True
 
     name: Literal["neutral_text"] = "neutral_text"
     text: FieldName = "text"

@@ -89,7 +89,8 @@ def check_tokens(
     Raises:
         InvalidSpec: an item of the first records is one that the worker refuses.
     """
-    evaluated = zip(places, job.evaluation_tasks, strict=True) if places else ()
+    # Beside watched tasks the job's own has no place.
+    evaluated = zip(places, job.evaluation_tasks, strict=False)
     return check_each(session, base, [("/task", job.task), *evaluated], roots)
 
 

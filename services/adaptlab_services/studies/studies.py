@@ -426,7 +426,7 @@ def _check_texts(
         placed = [(f"/tasks/{index}", task) for index, task in enumerate(tasks) if task in own]
         if jobs_of_base and spec.evaluation.tasks:
             evaluated = jobs_of_base[0].evaluation_tasks
-            placed += zip(evaluation_places(spec.evaluation), evaluated, strict=True)
+            placed += zip(evaluation_places(spec.evaluation), evaluated, strict=False)
         for pointer, task in placed:
             if time.monotonic() < end:
                 warnings += check_each(session, base, [(pointer, task)], rules.roots)
