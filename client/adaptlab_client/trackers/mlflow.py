@@ -115,7 +115,7 @@ class _Experiment:
 
     def _write(self, identity: str, run: TrackedRun) -> None:
         tags = {**run.tags, "mlflow.note.content": run.note} if run.note else run.tags
-        begun = _milliseconds(run.started_at)
+        begun = _milliseconds(run.created_at)
         metrics = [_metric(point, begun) for point in run.points]
         for kind, entries, most in (
             ("tags", _pairs(tags, LONGEST_TAG), MOST_OTHERS),
@@ -154,7 +154,7 @@ class _Experiment:
 
 def _metric(point: TrackedPoint, begun: int) -> dict[str, object]:
     # The time follows from the step: MLflow stores a point that it has only once.
-    value = "NaN" if math.isnan(point.value) else point.value
+    value = "NaN" if not math.isfinite(point.value) else point.value
     at = begun + point.step
     return {"key": _name(point.name), "step": point.step, "value": value, "timestamp": at}
 

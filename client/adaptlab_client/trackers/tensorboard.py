@@ -39,7 +39,7 @@ class TensorBoardFolder:
         part = place / ".part"
         shutil.rmtree(part, ignore_errors=True)
         writer = writer_of(str(part))
-        begun = run.started_at.timestamp()
+        begun = run.created_at.timestamp()
         try:
             for name, text in {**run.parameters, **run.tags}.items():
                 writer.add_event(_text(event, begun, name, text))

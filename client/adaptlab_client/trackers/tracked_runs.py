@@ -1,10 +1,12 @@
 """A study as runs of a tracker: below it its jobs, below these seeds."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 from typing import TYPE_CHECKING
 
 from adaptlab.comparisons.report import ReportRow
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 ID_TAG = "adaptlab.id"
 """The tag by which a run is found again."""
 MOST_POINTS = 500
-SCORES = ("mean", "low", "high", "sd")
+SCORES = {"mean": "", "low": "_low", "high": "_high", "sd": "_sd"}
+"""Statistics over seeds, with what their names end in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class TrackedRun:
         key: what distinguishes it, as `ID_TAG`.
         path: the names of the runs above it and its own, unique among all.
         state: a state of adaptlab, such as `succeeded`.
+        created_at: where the times of points begin; the same in every attempt.
         parameters: settings by name.
         tags: other facts by name.
         points: curves and scores.
@@ -49,6 +53,7 @@ class TrackedRun:
     key: str
     path: tuple[str, ...]
     state: str
+    created_at: datetime
     started_at: datetime
     ended_at: datetime | None
     parameters: Mapping[str, str]
@@ -58,16 +63,17 @@ class TrackedRun:
 
 
 def tracked_runs(client: "Client", study: StudyView) -> Iterator[TrackedRun]:
-    """Yield the run of a study, then of its jobs that ended, with seeds."""
+    """Yield the run of a study, then of its jobs that have begun, with seeds."""
     comparison = client.comparisons.study(study.id)
     reports = [(table, report) for table in comparison.tables for report in table.reports]
     headlines = [report.headline for _, report in reports]
-    ended = [job for job in client.studies.jobs(study.id) if job.terminal]
-    last = max((job.finished_at for job in ended if job.finished_at), default=None)
+    jobs = [job for job in client.studies.jobs(study.id) if job.started_at or job.terminal]
+    last = max((job.finished_at for job in jobs if job.finished_at), default=None)
     yield TrackedRun(
         key=str(study.id),
         path=(study.name,),
         state=study.state,
+        created_at=study.created_at,
         started_at=study.created_at,
         ended_at=last if study.terminal else None,
         parameters={},
@@ -78,7 +84,7 @@ def tracked_runs(client: "Client", study: StudyView) -> Iterator[TrackedRun]:
     )
     found = dict(_rows_by_job(comparison))
     scores = _scores(client, study)
-    for job in ended:
+    for job in jobs:
         yield from _job_runs(
             client, study, job, found.get(str(job.id)), scores.get(str(job.id), {})
         )
@@ -136,17 +142,33 @@ def _job_runs(
         key=str(job.id),
         path=path,
         state=job.state,
+        created_at=job.created_at,
         started_at=job.started_at or job.created_at,
         ended_at=job.finished_at,
         parameters={name: str(value) for name, value in facts.items() if value is not None},
         tags=tags,
-        points=tuple(
-            TrackedPoint("test/accuracy" if one == "mean" else f"test/accuracy_{one}", steps, value)
-            for one, value in scores.items()
+        points=(
+            *(
+                TrackedPoint(f"test/accuracy{SCORES[one]}", steps, value)
+                for one, value in scores.items()
+            ),
+            *(() if job.terminal else _so_far(client, job)),
         ),
     )
     if job.kind in ("adapt", "pretrain") and job.succeeded:
         yield from _seed_runs(client, job, path)
+
+
+def _so_far(client: "Client", job: JobView) -> Iterator[TrackedPoint]:
+    """Yield a running job's training loss, the median over replicates.
+
+    What was sent before is never revised: trials that have ended since are not in the new point.
+    """
+    curves = client.jobs.metrics(job.id, names=["train_loss"], max_points=2)
+    if last := max((curve.steps[-1] for curve in curves), default=0):
+        live = [curve.values[-1] for curve in curves if curve.steps[-1] == last]
+        losses = [math.inf if value is None else value for value in live]
+        yield TrackedPoint("curves/train_loss_now", last, median(losses))
 
 
 def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterator[TrackedRun]:
@@ -164,6 +186,7 @@ def _seed_runs(client: "Client", job: JobView, path: tuple[str, ...]) -> Iterato
                 key=f"{job.id}/{one.seed}",
                 path=(*path, f"seed-{one.seed}"),
                 state="failed" if one.status == "diverged" else "succeeded",
+                created_at=job.created_at,
                 started_at=job.started_at or job.created_at,
                 ended_at=job.finished_at,
                 parameters={

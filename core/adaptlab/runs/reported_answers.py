@@ -57,7 +57,7 @@ class ExpectedAnswers:
 
     @classmethod
     def of(cls, task: Task, shown: int) -> "ExpectedAnswers":
-        """Return what is expected for a scored task of a job, of so many shown items."""
+        """Return what is expected for a scored task of a job."""
         shown = task.at_most("test", shown)
         if not task.needs_records:
             return cls(shown, None, {})

@@ -1,18 +1,23 @@
-"""`adaptlab studies track`: a study on a lab's own board."""
+"""`adaptlab studies track`: studies on a lab's own board."""
 
+import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptlab_client.cli.commands.study_links import StudyArgument
 from adaptlab_client.cli.printing.terminal import inert, say
 from adaptlab_client.cli.session import open_client
+
+if TYPE_CHECKING:
+    from adaptlab_client.trackers.following import Board
 
 
 def track(
     context: typer.Context,
-    study: StudyArgument,
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="Names or ids; with --follow, by default all.")
+    ] = None,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URL", help="Address of an MLflow server.")
     ] = None,
@@ -20,24 +25,50 @@ def track(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard's event files.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on as jobs run and end, until stopped.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=1, max=3600, help="With --follow: seconds between looks.")
+    ] = 30,
 ) -> None:
-    """Write a study as runs of MLflow or TensorBoard: study, jobs, seeds.
+    """Write studies as runs of MLflow or TensorBoard: study, jobs, seeds.
 
-    Repeat it while the study runs: what is there is updated, nothing is doubled. Credentials are
-    those of MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
+    Repeat it as you like: what is there is updated, nothing is doubled. With --follow it can run
+    beside a server for all studies of a project; while the board does not answer, jobs go on, and
+    what it lacks is sent later. Credentials are those of MLFLOW_TRACKING_TOKEN, or
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
     """
     if (mlflow is None) == (tensorboard is None):
         raise typer.BadParameter("Give --mlflow URL or --tensorboard FOLDER.")
-    from adaptlab_client.trackers.mlflow import MlflowServer
-    from adaptlab_client.trackers.tensorboard import TensorBoardFolder
-    from adaptlab_client.trackers.tracked_runs import tracked_runs
-
-    board: MlflowServer | TensorBoardFolder
-    if tensorboard is None:
-        assert mlflow is not None
-        board = MlflowServer(mlflow, experiment)
-    else:
-        board = TensorBoardFolder(tensorboard)
+    if not studies and not follow:
+        raise typer.BadParameter("Name a study, or give --follow for all of them.")
+    board = _board(mlflow, experiment, tensorboard)
     with open_client(context) as client:
-        number = board.send(tracked_runs(client, client.studies.get(study)))
-    say(f"{number} runs of {inert(study)} are in {inert(str(mlflow or tensorboard))}")
+        from adaptlab_client.trackers.following import Following
+        from adaptlab_client.trackers.tracked_runs import tracked_runs
+
+        if follow:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            try:
+                Following(client, board, studies or (), interval, _told).run()
+            except KeyboardInterrupt:
+                return
+        for study in studies or ():
+            number = board.send(tracked_runs(client, client.studies.get(study)))
+            say(f"{number} runs of {inert(study)} are in {inert(str(mlflow or tensorboard))}")
+
+
+def _told(line: str) -> None:
+    say(inert(line))
+
+
+def _board(mlflow: str | None, experiment: str, tensorboard: Path | None) -> "Board":
+    if tensorboard is None:
+        from adaptlab_client.trackers.mlflow import MlflowServer
+
+        assert mlflow is not None
+        return MlflowServer(mlflow, experiment)
+    from adaptlab_client.trackers.tensorboard import TensorBoardFolder
+
+    return TensorBoardFolder(tensorboard)
