@@ -4,12 +4,13 @@ from adaptlab.runs.events import AttentionSummary as Summary
 from adaptlab.runs.events import SampleText
 from adaptlab.values import Value
 from adaptlab_answers.drawable_maps import has_samples, is_drawable
+from adaptlab_answers.links import Link
 
 
 class MapLinks(Value):
     """Links of an attention map."""
 
-    content: str
+    content: Link
 
 
 class MapView(Value):

@@ -6,6 +6,7 @@ from uuid import UUID
 from adaptlab.records.file_forms import FileForm
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
 RepositoryKind = Literal["model", "dataset"]
@@ -75,10 +76,10 @@ class HubDatasetPlan(Value):
 class HubFetchLinks(Value):
     """Links of a fetch, and of what it leaves."""
 
-    self: str
-    folder: str | None
-    job: str | None
-    dataset: str | None = None
+    self: Link
+    folder: Link | None
+    job: Link | None
+    dataset: Link | None = None
 
 
 class HubFetchView(Value):

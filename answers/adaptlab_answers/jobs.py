@@ -8,6 +8,7 @@ from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
 Basis = Literal["kind", "family", "products", "any", "default"]
@@ -89,22 +90,22 @@ class WorkerReference(Value):
 class JobLinks(Value):
     """Links of a job."""
 
-    self: str
-    events: str
-    metrics: str
-    replicates: str
-    attempts: str
-    evaluations: str
-    answers: str
-    attention: str
-    checkpoints: str
-    theory: str
-    cancel: str
-    pause: str
-    resume: str
-    retry: str
-    base_job: str | None
-    studies: str
+    self: Link
+    events: Link
+    metrics: Link
+    replicates: Link
+    attempts: Link
+    evaluations: Link
+    answers: Link
+    attention: Link
+    checkpoints: Link
+    theory: Link
+    cancel: Link
+    pause: Link
+    resume: Link
+    retry: Link
+    base_job: Link | None
+    studies: Link
 
 
 class JobSummary(Value):

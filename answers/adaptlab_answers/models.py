@@ -16,14 +16,15 @@ from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
 from adaptlab.weights.hub_name import HubDatasetOrigin, HubOrigin
 from adaptlab_answers.documents import JsonObject
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
 
 class BaseModelLinks(Value):
     """Links of a base model."""
 
-    self: str
-    job: str
+    self: Link
+    job: Link
 
 
 class BaseModelView(Value):
@@ -80,7 +81,7 @@ class ModelFolderFile(Value):
 class ModelFolderLinks(Value):
     """Links of an uploaded folder."""
 
-    self: str
+    self: Link
 
 
 ModelFolderKind = Literal["model", "adapter"]
@@ -132,8 +133,8 @@ class DatasetOrigin(Value):
 class DatasetLinks(Value):
     """Links of a dataset; `content` is null for the generated list."""
 
-    self: str
-    content: str | None
+    self: Link
+    content: Link | None
 
 
 class DatasetField(Value):

@@ -10,12 +10,13 @@ from adaptlab.reproductions.recipe_report import RecipeReport
 from adaptlab.values import Value
 from adaptlab_answers.comparisons import StudyName
 from adaptlab_answers.documents import JsonObject
+from adaptlab_answers.links import Link
 
 
 class RecipeLinks(Value):
     """Links of a recipe."""
 
-    self: str
+    self: Link
 
 
 class RecipeSummary(Value):
@@ -82,10 +83,10 @@ class RecipeView(Value):
 class ReportLinks(Value):
     """Links of a report; the comparison shows effort and what voids it."""
 
-    self: str
-    study: str
-    comparison: str
-    recipe: str
+    self: Link
+    study: Link
+    comparison: Link
+    recipe: Link
 
 
 class StudyReport(RecipeReport):

@@ -8,6 +8,7 @@ from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import Confusion, MetricPoint, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
 from adaptlab.values import Value
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
 
@@ -71,7 +72,7 @@ class Attempts(Value):
 class EvaluationLinks(Value):
     """Links of an evaluation."""
 
-    outcomes: str
+    outcomes: Link
 
 
 class EvaluationView(Value):
@@ -160,8 +161,8 @@ class Outcomes(Value):
 class CheckpointLinks(Value):
     """Links of a checkpoint."""
 
-    content: str
-    job: str
+    content: Link
+    job: Link
 
 
 class CheckpointView(Value):

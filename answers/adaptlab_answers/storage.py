@@ -4,6 +4,7 @@ from typing import Literal
 from uuid import UUID
 
 from adaptlab.values import Value
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
 
@@ -36,9 +37,9 @@ class ReceivedChunk(Value):
 class UploadLinks(Value):
     """Links of an upload; chunk `n`, counted from 0, goes to `chunks` + `/n`."""
 
-    self: str
-    chunks: str
-    complete: str
+    self: Link
+    chunks: Link
+    complete: Link
 
 
 class UploadView(Value):

@@ -14,6 +14,7 @@ from adaptlab.studies.study_plan import PlacedMethod, SkippedCell
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
 from adaptlab_answers.jobs import Estimate
+from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 from adaptlab_answers.questions import QuestionCost, QuestionView
 
@@ -24,12 +25,12 @@ CellState = Literal["running", "succeeded", "missing"]
 class StudyLinks(Value):
     """Links of a study."""
 
-    self: str
-    jobs: str
-    comparison: str
-    cancel: str
-    extend: str
-    clone: str
+    self: Link
+    jobs: Link
+    comparison: Link
+    cancel: Link
+    extend: Link
+    clone: Link
 
 
 class StudySummary(Value):

@@ -59,6 +59,18 @@ def addresses(page: str) -> set[tuple[str, str]]:
     return {(name, unescape(address)) for name, address in found if name not in NO_ADDRESSES}
 
 
+def test_links_in_answers_lead_below_the_prefix(
+    below: TestClient, worker: MadeUpWorker, token: str
+) -> None:
+    some_jobs(worker)
+    below.headers["Authorization"] = f"Bearer {token}"
+    listed = below.get(f"{PREFIX}/v1/jobs").json()["data"]
+    links = [link for job in listed for link in job["links"].values() if link]
+    followed = [link for link in links if below.get(link).status_code == 200]
+    assert all(link.startswith(f"{PREFIX}/v1/") for link in links)
+    assert len(followed) >= 8 * len(listed), "others wait for changes"
+
+
 def test_every_page_that_can_be_reached_stays_below_the_prefix(
     below: TestClient, worker: MadeUpWorker, sessions: sessionmaker[Session], token: str
 ) -> None:

@@ -1,18 +1,18 @@
 """Addresses below a path of the host, as `https://lab/adaptlab/`.
 
 Routes and templates know only addresses from `/` on. The prefix is removed from what a request asks
-for, and added to redirects, cookies and, by the renderer, the addresses in pages.
+for, and added to redirects, cookies, links in JSON and, by the renderer, the addresses in pages.
 """
 
 import re
 from collections.abc import Collection
-from contextvars import ContextVar
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adaptlab.errors import BadSettings
+from adaptlab_answers.links import path_prefix
 
 KEY = "adaptlab.prefix"
 """Where the proxy's prefix is kept in the scope of a request."""
@@ -22,7 +22,6 @@ _ATTRIBUTE = re.compile(
     r'(\s(?:href|src|srcset|action|formaction|data-(?:address|charts|from|preview|source|stream))="'
     r'|<option value="(?=/jobs/))/(?!/)'
 )
-_prefix: ContextVar[str] = ContextVar("path_prefix", default="")
 
 
 def prefix_in(address: str | None) -> str:
@@ -38,7 +37,7 @@ def forwarded_prefix(text: str) -> str:
 
 def current_prefix() -> str:
     """Return the prefix of the request that is being answered."""
-    return _prefix.get()
+    return path_prefix.get()
 
 
 def below_prefix(page: str) -> str:
@@ -46,7 +45,7 @@ def below_prefix(page: str) -> str:
 
     Only attributes are changed: text in a page has its quotation marks escaped.
     """
-    prefix = _prefix.get()
+    prefix = path_prefix.get()
     return _ATTRIBUTE.sub(rf"\g<1>{prefix}/", page) if prefix else page
 
 
@@ -80,7 +79,7 @@ class PathPrefix:
         path: str = scope["path"]
         if path == self._prefix or path.startswith(f"{self._prefix}/"):
             scope = {**scope, "path": path.removeprefix(self._prefix) or "/"}
-        _prefix.set(prefix)
+        path_prefix.set(prefix)
 
         async def prefixed(message: Message) -> None:
             if message["type"] == "http.response.start":
