@@ -7,6 +7,7 @@ CYCLONEDX_VERSION := 7.5.0
 # Lint, render and validate the chart; apart from `.venv` as well, because they take 350 MB.
 HELM_VERSION := 0.2.2
 MLFLOW_VERSION := 3.17.2
+TRACKIO_VERSION := 0.43.0
 KUBERNETES_SCHEMAS_VERSION := 1.37.0
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -45,7 +46,7 @@ LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 -
 	--no-header -c constraints.txt --generate-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup helm mlflow demo test test-all long kernels check generate bench sbom wheel pictures offline lint types imports drift audit
+.PHONY: help setup helm boards demo test test-all long kernels check generate bench sbom wheel pictures offline lint types imports drift audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -57,9 +58,11 @@ helm: setup ## Install Helm's library and Kubernetes' schemas, with which tests 
 	$(UV) pip install --quiet --python $(VENV)/helm/bin/python helm-python-sdk==$(HELM_VERSION) \
 		kubernetes-validate==$(KUBERNETES_SCHEMAS_VERSION) -c constraints.txt
 
-mlflow: setup ## Install MLflow's server, against which a test writes runs
+boards: setup ## Install the servers of MLflow and Trackio, to which tests write runs
 	$(UV) venv --quiet --allow-existing $(VENV)/mlflow
 	$(UV) pip install --quiet --python $(VENV)/mlflow/bin/python mlflow==$(MLFLOW_VERSION)
+	$(UV) venv --quiet --allow-existing $(VENV)/trackio
+	$(UV) pip install --quiet --python $(VENV)/trackio/bin/python trackio==$(TRACKIO_VERSION)
 
 demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it, TASK=text for texts)
 	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \

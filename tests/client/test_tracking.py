@@ -3,10 +3,13 @@
 import json
 import math
 import os
+import re
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -24,8 +27,9 @@ from adaptlab_client.errors import TrackerRefused
 from adaptlab_client.trackers.mlflow import MlflowServer
 from adaptlab_client.trackers.tensorboard import FILE, TensorBoardFolder
 from adaptlab_client.trackers.tracked_runs import tracked_runs
+from adaptlab_client.trackers.trackio import TrackioServer
 
-REAL = Path(__file__).parents[2] / ".venv/mlflow/bin/mlflow"
+SERVERS = Path(__file__).parents[2] / ".venv"
 
 
 @pytest.fixture
@@ -121,24 +125,58 @@ def test_the_command_says_what_it_wrote_and_why_not(
     assert invoke("studies", "track", study.name).exit_code == 2
 
 
-@pytest.fixture
-def real_board(tmp_path: Path) -> Iterator[str]:
-    """MLflow's own server, if `make mlflow` has installed it."""
-    if not REAL.exists():
-        pytest.skip("`make mlflow` installs the server")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    store = ("--backend-store-uri", f"sqlite:///{tmp_path / 'board.db'}")
-    place = ("--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--workers", "1")
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [REAL, "server", *store, *place],
-            stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+def started(log: Path, *command: str | Path, **changes: str) -> subprocess.Popen[bytes]:
+    with log.open("wb") as written:
+        return subprocess.Popen(
+            command, stdout=written, stderr=written, start_new_session=True,
+            env={**os.environ, **changes},
         )  # fmt: skip
+
+
+def a_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def real_mlflow(tmp_path: Path) -> Iterator[str]:
+    """MLflow's own server, if `make boards` has installed it."""
+    program = SERVERS / "mlflow/bin/mlflow"
+    if not program.exists():
+        pytest.skip("`make boards` installs the server")
+    port = str(a_free_port())
+    store = ("--backend-store-uri", f"sqlite:///{tmp_path / 'board.db'}")
+    place = ("--host", "127.0.0.1", "--port", port, "--workers", "1")
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = started(tmp_path / "log", program, "server", *store, *place, **quiet)
     try:
+        address = f"http://127.0.0.1:{port}"
         waited_for(lambda: httpx.get(f"{address}/health").is_success)
         yield address
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+
+
+SHOW = "import trackio; trackio.show(open_browser=False, block_thread=True, server_port={})"
+
+
+@pytest.fixture
+def real_trackio(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Trackio's own server and its folder, if `make boards` installed it."""
+    program, log = SERVERS / "trackio/bin/python", tmp_path / "log"
+    if not program.exists():
+        pytest.skip("`make boards` installs the server")
+    offline = {
+        "TRACKIO_DIR": str(tmp_path / "kept"),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    server = started(log, program, "-c", SHOW.format(a_free_port()), **offline)
+    try:
+        waited_for(lambda: "write_token=" in log.read_text())
+        (address,) = re.findall(r"http\S+write_token=[\w-]+", log.read_text())
+        yield address, tmp_path / "kept"
     finally:
         os.killpg(server.pid, 15)
         server.wait(30)
@@ -158,14 +196,35 @@ def waited_for(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.long("real MLflow")
 def test_a_real_mlflow_keeps_all_of_it_once(
-    client: Client, study: StudyView, real_board: str
+    client: Client, study: StudyView, real_mlflow: str
 ) -> None:
     for _ in range(2):
-        assert MlflowServer(real_board).send(tracked_runs(client, study)) == RUNS
+        assert MlflowServer(real_mlflow).send(tracked_runs(client, study)) == RUNS
     asked = {"experiment_ids": ["1"], "max_results": 100}
-    found = httpx.post(f"{real_board}/api/2.0/mlflow/runs/search", json=asked).json()["runs"]
+    found = httpx.post(f"{real_mlflow}/api/2.0/mlflow/runs/search", json=asked).json()["runs"]
     assert len(found) == RUNS
     lora = next(run for run in found if run["info"]["run_name"].startswith("lora"))
     scores = {one["key"]: one["value"] for one in lora["data"]["metrics"]}
     assert math.isclose(scores["test/accuracy"], 0.75)
     assert {run["info"]["status"] for run in found} == {"FINISHED"}
+
+
+@pytest.mark.long("real Trackio")
+def test_a_real_trackio_keeps_all_of_it_once(
+    client: Client, study: StudyView, real_trackio: tuple[str, Path]
+) -> None:
+    address, kept = real_trackio
+    board, runs = TrackioServer(address), list(tracked_runs(client, study))
+    with_figures = [run for run in runs if run.points]
+    for _ in range(2):
+        assert board.send(runs) == len(with_figures) == 6
+    with closing(sqlite3.connect(kept / "adaptlab.db")) as tables:
+        logs = tables.execute("SELECT run_id, step, metrics FROM metrics").fetchall()
+        configs = dict(tables.execute("SELECT run_id, config FROM configs").fetchall())
+    assert len(logs) == len({(run.key, p.step) for run in runs for p in run.points})
+    seed = with_figures[-1]
+    found = {step: json.loads(metrics) for key, step, metrics in logs if key == seed.key}
+    assert all(found[point.step][point.name] == point.value for point in seed.points)
+    assert json.loads(configs[seed.key])["_Group"] == study.name
+    with pytest.raises(TrackerRefused, match="write_token is required"):
+        TrackioServer(address.partition("?")[0]).send(runs)

@@ -23,6 +23,7 @@ REASONS = {
     "many bad inputs",
     "many simulated studies",
     "real MLflow",
+    "real Trackio",
     "real Slurm",
     "recipes",
     "tests of tests",

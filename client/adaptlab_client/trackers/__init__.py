@@ -1,1 +1,1 @@
-"""A study on a lab's own board: MLflow, or TensorBoard."""
+"""Studies on a lab's own board: MLflow, Trackio or TensorBoard."""

@@ -22,7 +22,13 @@ LONGEST_PAUSE = 600.0
 
 
 class Board(Protocol):
-    """Where runs are sent; what is there is not doubled."""
+    """Where runs are sent; what is there is not doubled.
+
+    Attributes:
+        place: its address or folder.
+    """
+
+    place: str
 
     def send(self, runs: Iterable[TrackedRun]) -> int:
         """Send runs; return their number."""

@@ -41,7 +41,7 @@ class MlflowServer:
     def __init__(
         self, url: str, experiment: str = "adaptlab", transport: httpx.BaseTransport | None = None
     ) -> None:
-        self._url = url.rstrip("/")
+        self.place = url.rstrip("/")
         self._experiment = experiment
         self._transport = transport
 
@@ -51,13 +51,13 @@ class MlflowServer:
         user = os.environ.get("MLFLOW_TRACKING_USERNAME")
         password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
         with httpx.Client(
-            base_url=f"{self._url}/api/2.0/mlflow/",
+            base_url=f"{self.place}/api/2.0/mlflow/",
             headers={"Authorization": f"Bearer {token}"} if token else {},
             auth=(user, password) if user and not token else None,
             timeout=SECONDS,
             transport=self._transport,
         ) as client:
-            return _Experiment(client, self._url, self._experiment).send(runs)
+            return _Experiment(client, self.place, self._experiment).send(runs)
 
 
 class _Experiment:

@@ -23,6 +23,7 @@ class TensorBoardFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
+        self.place = str(folder)
         self._tensorboard = _modules()
 
     def send(self, runs: Iterable[TrackedRun]) -> int:

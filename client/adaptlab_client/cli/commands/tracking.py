@@ -21,7 +21,12 @@ def track(
     mlflow: Annotated[
         str | None, typer.Option(metavar="URL", help="Address of an MLflow server.")
     ] = None,
-    experiment: Annotated[str, typer.Option(help="Experiment of MLflow.")] = "adaptlab",
+    trackio: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of a Trackio server.")
+    ] = None,
+    experiment: Annotated[
+        str, typer.Option(help="Experiment of MLflow, or project of Trackio.")
+    ] = "adaptlab",
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard's event files.")
     ] = None,
@@ -32,18 +37,18 @@ def track(
         float, typer.Option(min=1, max=3600, help="With --follow: seconds between looks.")
     ] = 30,
 ) -> None:
-    """Write studies as runs of MLflow or TensorBoard: study, jobs, seeds.
+    """Write studies as runs of MLflow, Trackio or TensorBoard.
 
     Repeat it as you like: what is there is updated, nothing is doubled. With --follow it can run
     beside a server for all studies of a project; while the board does not answer, jobs go on, and
-    what it lacks is sent later. Credentials are those of MLFLOW_TRACKING_TOKEN, or
-    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
+    what it lacks is sent later. Credentials are those of MLFLOW_TRACKING_TOKEN, of
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or of TRACKIO_WRITE_TOKEN.
     """
-    if (mlflow is None) == (tensorboard is None):
-        raise typer.BadParameter("Give --mlflow URL or --tensorboard FOLDER.")
+    if [mlflow, trackio, tensorboard].count(None) != 2:
+        raise typer.BadParameter("Give --mlflow URL, --trackio URL or --tensorboard FOLDER.")
     if not studies and not follow:
         raise typer.BadParameter("Name a study, or give --follow for all of them.")
-    board = _board(mlflow, experiment, tensorboard)
+    board = _board(mlflow, trackio, experiment, tensorboard)
     with open_client(context) as client:
         from adaptlab_client.trackers.following import Following
         from adaptlab_client.trackers.tracked_runs import tracked_runs
@@ -56,19 +61,25 @@ def track(
                 return
         for study in studies or ():
             number = board.send(tracked_runs(client, client.studies.get(study)))
-            say(f"{number} runs of {inert(study)} are in {inert(str(mlflow or tensorboard))}")
+            say(f"{inert(study)}: {number} runs in {inert(board.place)}")
 
 
 def _told(line: str) -> None:
     say(inert(line))
 
 
-def _board(mlflow: str | None, experiment: str, tensorboard: Path | None) -> "Board":
-    if tensorboard is None:
+def _board(
+    mlflow: str | None, trackio: str | None, experiment: str, tensorboard: Path | None
+) -> "Board":
+    if mlflow is not None:
         from adaptlab_client.trackers.mlflow import MlflowServer
 
-        assert mlflow is not None
         return MlflowServer(mlflow, experiment)
+    if trackio is not None:
+        from adaptlab_client.trackers.trackio import TrackioServer
+
+        return TrackioServer(trackio, experiment)
     from adaptlab_client.trackers.tensorboard import TensorBoardFolder
 
+    assert tensorboard is not None
     return TensorBoardFolder(tensorboard)
