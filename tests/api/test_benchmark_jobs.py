@@ -58,7 +58,7 @@ def test_the_own_task_is_scored_beside_watched_ones(lab: TestClient) -> None:
     evaluation["tasks"] = evaluation["tasks"][1:]
     answer = lab.post("/v1/jobs", json=a_job(evaluation), params=PREVIEW)
     tasks = answer.json()["resolved_spec"]["evaluation_tasks"]
-    assert [task["name"] for task in tasks] == ["benchmark", "text_completion"]
+    assert [task["name"] for task in tasks] == ["text_completion", "benchmark"]
     study = {**a_text_study(dict(COMPLETION)), "evaluation": evaluation}
     assert lab.post("/v1/studies", json=study, params=PREVIEW).status_code == 200
 

@@ -13,7 +13,7 @@ from adaptlab.plugins.registry import as_json, by_name
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.records.rendered_items import RenderedItem, dataset_of, item_of
 from adaptlab.runs.reported_answers import LONGEST_PROMPT, question_excerpt
-from adaptlab.specs.job_tasks import evaluation_places, evaluation_tasks
+from adaptlab.specs.job_tasks import evaluation_tasks, placed_tasks
 from adaptlab.specs.spec import EvaluationSpec
 from adaptlab.tasks.benchmark import Benchmark
 from adaptlab.text.encoding import LeavesNothing, encoded_request
@@ -65,7 +65,7 @@ def test_each_task_counts_as_one(arc: Stored, passages: Stored):
     assert [task.available("test") for task in tasks[1:]] == [2, 1]
     assert [task.chance() for task in tasks[1:]] == [0.4, 1.0]
     spec = EvaluationSpec.model_validate({"tasks": [without(COMPLETION), both]})
-    assert [place[-1] for place in evaluation_places(spec)] == ["0", "1", "1"]
+    assert [place[-1] for place, _ in placed_tasks(spec, tasks)] == ["0", "1", "1"]
     for task in tasks[1:]:
         assert by_name(TASKS, as_json(task)) == task, "as it is stored"
 

@@ -120,7 +120,7 @@ class Bench:
         files = {"tokenizer.json": self.tokeniser, "tokenizer_config.json": CONFIG}
         tokeniser = folder_tokeniser(files, 320)
         sources = {key: one for data in every for key, one in data.source(tokeniser).items()}
-        watched_alone = {"evaluation_tasks": job.evaluation_tasks[: len(watched)]}
+        watched_alone = {"evaluation_tasks": job.evaluation_tasks[1:]}
         job = job.model_copy(update={"method": method, **watched_alone})
         plan = make_plan(job, "cpu", {}, sources)
         base = {name: tensor.unsqueeze(0) for name, tensor in self.both.ours.tensors.items()}

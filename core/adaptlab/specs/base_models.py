@@ -136,7 +136,7 @@ def _problems_on(
         return (Problem("/task/score", "head_not_carried", detail),)
     is_same_text = not own.needs_tokeniser or base.tokeniser == other.tokeniser
     return (
-        tuple(task_problems(own, evaluated, other.family))
+        tuple(task_problems(own, [("/evaluation", task) for task in evaluated], other.family))
         or text_problems(other, method, tasks)
         or method.task_problems(own, other.family, own.content_length(other.family))
         or method.carried_problems(

@@ -17,7 +17,7 @@ def evaluation_tasks(
 ) -> tuple[Task, ...]:
     """Return the tasks to score.
 
-    A choice of several tasks counts as these. The job's own task is the last, unless tasks are
+    A choice of several tasks counts as these. The job's own task is the first, unless tasks are
     chosen that take its place.
     """
     chosen = tuple(
@@ -29,19 +29,20 @@ def evaluation_tasks(
     )
     if task is None or not all(one.only_watched for one in chosen):
         return chosen
-    return (*chosen, task)
+    return (task, *chosen)
 
 
-def evaluation_places(spec: EvaluationSpec) -> tuple[str, ...]:
-    """Return the pointer of each task that is scored.
+def placed_tasks(spec: EvaluationSpec, evaluated: Sequence[Task]) -> tuple[tuple[str, Task], ...]:
+    """Return the chosen ones of the tasks to score, with their pointers.
 
     Tasks of one choice share its pointer.
     """
-    return tuple(
+    places = [
         pointer
         for pointer, choice in ((f"/evaluation/tasks/{n}", one) for n, one in enumerate(spec.tasks))
         for _ in configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer).scored_as()
-    )
+    ]
+    return tuple(zip(places, evaluated[len(evaluated) - len(places) :], strict=True))
 
 
 def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
@@ -50,18 +51,16 @@ def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:
 
 
 def task_problems(
-    task: Task | None, evaluated: Sequence[Task], family: Family, places: Sequence[str] = ()
+    task: Task | None, chosen: Sequence[tuple[str, Task]], family: Family
 ) -> Iterator[Problem]:
     """Yield the reasons why a model cannot answer its tasks.
 
-    `task` is the one that it is trained for. `places` are the pointers of those that are scored, by
-    default one after the other.
+    `task` is the one that it is trained for; `chosen` are those of `placed_tasks`.
     """
     if task is not None:
         yield from below("/task", _problems_of(task, task, family))
-    for index, other in enumerate(evaluated):
+    for place, other in chosen:
         if other != task:
-            place = places[index] if places else f"/evaluation/tasks/{index}"
             yield from below(place, _problems_of(other, task, family))
 
 

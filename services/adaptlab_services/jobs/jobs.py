@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from adaptlab.errors import AdaptlabError, InvalidSpec, Problem
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.specs.job_tasks import evaluation_places
+from adaptlab.specs.job_tasks import placed_tasks
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.resolve_theory import measured_base, resolve_theory
 from adaptlab.specs.resolved import (
@@ -416,7 +416,8 @@ def _check_texts(
 
     Raises `InvalidSpec` if the worker would refuse one.
     """
-    return check_tokens(session, base, resolved, evaluation_places(spec.evaluation), roots)
+    placed = placed_tasks(spec.evaluation, resolved.evaluation_tasks)
+    return check_tokens(session, base, resolved, placed, roots)
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:

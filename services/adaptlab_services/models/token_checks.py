@@ -78,20 +78,18 @@ def check_tokens(
     session: Session,
     base: BaseModelFacts | None,
     job: ResolvedAdapt | ResolvedPretrain,
-    places: Sequence[str],
+    chosen: Sequence[tuple[str, Task]],
     roots: ModelRoots,
 ) -> tuple[str, ...]:
     """Check the texts of a job's task and evaluation; return warnings.
 
-    `base` is None for a model that is pretrained here, which reads bytes. `places` are the pointers
-    of the evaluation's tasks, none if it has only the job's own.
+    `base` is None for a model that is pretrained here, which reads bytes. `chosen` are the
+    evaluation's tasks with their pointers, none if it has only the job's own.
 
     Raises:
         InvalidSpec: an item of the first records is one that the worker refuses.
     """
-    # Beside watched tasks the job's own has no place.
-    evaluated = zip(places, job.evaluation_tasks, strict=False)
-    return check_each(session, base, [("/task", job.task), *evaluated], roots)
+    return check_each(session, base, [("/task", job.task), *chosen], roots)
 
 
 def check_each(

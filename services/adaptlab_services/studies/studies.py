@@ -16,7 +16,7 @@ from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.specs.annotations import StudyAnnotations
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.evaluation_warnings import evaluation_warnings
-from adaptlab.specs.job_tasks import evaluation_places
+from adaptlab.specs.job_tasks import placed_tasks
 from adaptlab.studies.deciding_power import few_items, few_seeds
 from adaptlab.studies.study import (
     QuestionSpec,
@@ -424,9 +424,8 @@ def _check_texts(
         jobs_of_base = [job for job in texts if job.base_model == base.name]
         own = [job.task for job in jobs_of_base]
         placed = [(f"/tasks/{index}", task) for index, task in enumerate(tasks) if task in own]
-        if jobs_of_base and spec.evaluation.tasks:
-            evaluated = jobs_of_base[0].evaluation_tasks
-            placed += zip(evaluation_places(spec.evaluation), evaluated, strict=False)
+        if jobs_of_base:
+            placed += placed_tasks(spec.evaluation, jobs_of_base[0].evaluation_tasks)
         for pointer, task in placed:
             if time.monotonic() < end:
                 warnings += check_each(session, base, [(pointer, task)], rules.roots)

@@ -43,10 +43,11 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """All test scores of a job; `total` is the number of items per score."""
+    """All test scores of a job; of `least` to `total` items each."""
 
     columns: tuple[ScoreColumn, ...]
     rows: tuple[ScoreRow, ...]
+    least: int
     total: int
 
 
@@ -173,6 +174,7 @@ def score_table(
             ScoreRow(seed, rates.get(number), _accuracies(cells, number, tasks))
             for number, seed in sorted(seeds.items())
         ),
+        least=min((view.total for view in scored), default=0),
         total=max((view.total for view in scored), default=0),
     )
 
