@@ -8,7 +8,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.answer_decoding import GREEDY, AnswerDecoding
-from adaptlab.plugins.metric import AnswerMetric, metric_named
+from adaptlab.plugins.metric import AnswerMetric
 from adaptlab.plugins.text_task import TextTask
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 
@@ -44,7 +44,7 @@ class WrittenAnswers(TextTask, ABC):
 
     def _own_problems(self) -> Iterator[Problem]:
         yield from super()._own_problems()
-        metric, decoding = metric_named(self.other_metric()), self.decoding
+        metric, decoding = self.own_metric(), self.decoding
         if decoding != GREEDY and (metric is None or metric.needs != "answers"):
             detail = (
                 f"With the metric {self.metric} no answer is decoded, so `decoding` has no effect. "
