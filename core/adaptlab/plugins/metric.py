@@ -41,8 +41,8 @@ class Metric(ABC):
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
-            text; of `answers`, what `of_answer` returns; of `endings`, the share of cut answers; of
-            `base`, divergence, loss, tokens and bytes.
+            text; of `answers`, what `of_references` returns; of `endings`, the share of cut
+            answers; of `base`, divergence, loss, tokens and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -78,6 +78,20 @@ class Metric(ABC):
         """Return the statistics of a given answer, if the metric needs answers."""
         raise NotImplementedError(f"{self.name} does not compare answers.")
 
+    def of_references(self, given: str, references: Sequence[str]) -> tuple[float, ...]:
+        """Return the statistics of a given answer, of which several can be right.
+
+        By default they are those by the right answer that gives the best value, as in Rajpurkar et
+        al. (EMNLP 2016), section 6.1.
+        """
+        first, *others = (self.of_answer(given, right) for right in references)
+        return max((first, *others), key=self._rank) if others else first
+
+    def _rank(self, statistics: tuple[float, ...]) -> tuple[float, ...]:
+        import numpy as np
+
+        return (self._on_scale(self.value(np.array([statistics]))),)
+
     def reads_answer(self, right: str) -> bool:
         """Return True if a right answer has the form that the metric reads."""
         return self.reads is None or FORMS[self.reads].has(right)
@@ -105,6 +119,10 @@ class Metric(ABC):
         Values with different signatures are not compared.
         """
         return self.version
+
+    def of_several(self) -> "Metric":
+        """Return the metric of items of which several answers can be right."""
+        return self
 
     def caution(self, statistics: "NDArray[np.float64]") -> str | None:
         """Return what to know before reading a value, None if there is nothing.
@@ -241,6 +259,9 @@ class MeanMetric(Metric, ABC):
         import numpy as np
 
         return np.stack((statistics[:, 0], np.ones(len(statistics))), axis=1)
+
+    def _rank(self, statistics: tuple[float, ...]) -> tuple[float, ...]:
+        return (*super()._rank(statistics), *statistics)
 
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return means, [..., column] to [...]."""

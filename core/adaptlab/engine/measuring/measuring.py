@@ -64,10 +64,11 @@ def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDA
     measured, rule = np.zeros((replicates, samples, metric.columns)), task.answer_decoding()
     for places, items in scored_items(task, split, samples, samples, torch.device("cpu")):
         for column, place in enumerate(places.tolist()):
-            expected = texts.written(without_end(expected_tokens(items, column), texts.end))
+            first = texts.written(without_end(expected_tokens(items, column), texts.end))
+            right = first, *texts.others(place)
             for row, answers in enumerate(found.told):
                 given = [rule.cut(texts.written(tokens)) for tokens in answers[place]]
-                each = np.array([metric.of_answer(answer, expected) for answer in given])
+                each = np.array([metric.of_references(answer, right) for answer in given])
                 measured[row, place] = _of_samples(metric, rule, each)
     return measured
 
