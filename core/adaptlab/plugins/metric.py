@@ -52,6 +52,7 @@ class Metric(ABC):
         axis_factor: the factor from the scale of tests to that unit.
         version: it changes with every change of the values.
         reads: the form that right answers must have; another is refused with the job.
+        reads_schema: true if answers can be checked by a JSON Schema.
         compares_bases: true if values on models with other tokenisers answer the same question.
     """
 
@@ -68,6 +69,7 @@ class Metric(ABC):
     axis_factor: ClassVar[float] = 100.0
     version: ClassVar[str] = FIRST_VERSION
     reads: ClassVar[AnswerForm | None] = None
+    reads_schema: ClassVar[bool] = False
     compares_bases: ClassVar[bool] = False
 
     @abstractmethod
@@ -119,6 +121,10 @@ class Metric(ABC):
         Values with different signatures are not compared.
         """
         return self.version
+
+    def with_schema(self, schema: str) -> "Metric":
+        """Return the metric of answers that should fit a JSON Schema."""
+        raise NotImplementedError(f"{self.name} has no schema.")
 
     def of_several(self) -> "Metric":
         """Return the metric of items of which several answers can be right."""
