@@ -84,6 +84,16 @@ class WrittenAnswers(TextTask, ABC):
                 "above 0, or leave `samples` out."
             )
             yield Problem("/decoding/samples", "equal_samples", detail, nearest=(1,))
+        if decoding.best_of is not None and decoding.kept != "best":
+            detail = "The mean of all samples is kept. Set `kept: best`, or leave `best_of` out."
+            yield Problem("/decoding/best_of", "mean_kept", detail)
+        elif (decoding.best_of or 1) > decoding.samples:
+            detail = (
+                f"There are no {decoding.best_of} samples to choose the best of, only "
+                f"{decoding.samples}. Raise `samples`, or lower `best_of`."
+            )
+            nearest = (decoding.samples,)
+            yield Problem("/decoding/best_of", "too_few_samples", detail, nearest=nearest)
         if decoding.top_p < 1 and not decoding.is_sampled:
             detail = "With temperature 0, `top_p` has no effect. Set a temperature above 0."
             yield Problem("/decoding/top_p", "nothing_drawn", detail)

@@ -98,6 +98,11 @@ def _refuse(uri: str) -> Never:
     raise ValueError(f"{uri} is not fetched.")
 
 
+def _member(value: object, name: str) -> object | None:
+    members = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return members.get(name)
+
+
 class _Parts:
     """The values of a schema, counted with every reference written out."""
 
@@ -148,7 +153,6 @@ class _Parts:
         if reference != "#" and not reference.startswith("#/"):
             raise BadSchema(f"`$ref` {reference!r} leads out of it. Refer to #/$defs/NAME.")
         for name in reference.split("/")[1:]:
-            if not isinstance(found, dict) or name not in found:
+            if (found := _member(found, name)) is None:
                 raise BadSchema(f"`$ref` {reference!r} points to nothing. Refer to #/$defs/NAME.")
-            found = found[name]
         return found

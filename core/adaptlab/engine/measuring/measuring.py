@@ -79,8 +79,8 @@ def _of_samples(
     """Return an item's statistics from those of its samples, [sample, column]."""
     if rule.kept == "mean":
         return each.mean(0)
-    sign = -1 if metric.lower_is_better else 1
-    return each[int(np.argmax([sign * metric.value(one[None]) for one in each]))]
+    values = metric.scaled(np.array([metric.value(one[None]) for one in each]))
+    return np.array(rule.weights()) @ each[np.argsort(-values, kind="stable")]
 
 
 def _of_endings(task: Task, split: Split, found: Judged) -> "NDArray[np.float64]":
