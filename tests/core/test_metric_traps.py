@@ -149,7 +149,7 @@ def pretraining(data: Stored, task: dict[str, Any]) -> Any:
 
 
 def test_the_primary_metric_is_in_the_resolved_spec(tmp_path: Path) -> None:
-    """So it is chosen before anything is measured, and another one is another job."""
+    """It is chosen before measuring, and another one is another job."""
     data = stored(tmp_path, reviews(80))
     jobs = {
         metric: pretraining(data, {**COMPLETION, "metric": metric})
@@ -164,7 +164,7 @@ def test_the_primary_metric_is_in_the_resolved_spec(tmp_path: Path) -> None:
 
 
 def test_a_text_beyond_the_context_is_refused_before_the_first_step(tmp_path: Path) -> None:
-    """Learned positions take none of the model's, so the content alone must fit."""
+    """Learned positions take none of it, so the content must fit."""
     data = stored(tmp_path, reviews(80))
     base = pretraining(data, COMPLETION)
     longer = resolve_task(

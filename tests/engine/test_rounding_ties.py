@@ -1,4 +1,4 @@
-"""Decisions that rounding could turn: batch sizes, and near ties of tokens."""
+"""Decisions that rounding could turn: batches, and near ties."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def margins(model: Model, records: torch.Tensor) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-    """Return by record its likeliest tokens, and their lead over the next, [R, M]."""
+    """Return the likeliest tokens of records, and their leads, [R, M]."""
     items = texts_of(model.plan.task).items(records.unsqueeze(0))  # pyright: ignore[reportArgumentType]
     with torch.no_grad():
         top = model.answers(items).topk(2, -1)

@@ -45,7 +45,7 @@ class TaskRetention(Value):
 
     @property
     def remark(self) -> str | None:
-        """Why it was not measured, and whether the adaptation can be removed."""
+        """The reason if it was not measured, and whether it is reversible."""
         undone = None if self.reversible is None else REVERSIBLE[self.reversible]
         return " ".join(text for text in (self.reason, undone) if text) or None
 

@@ -16,7 +16,7 @@ class NotAnswers(ValueError):
 
 
 def accepted_in(value: str, several: Several) -> tuple[str, ...]:
-    """Return the different right answers that a value holds, the first one first.
+    """Return the different right answers in a value, in their order.
 
     Numbers of a list are texts as they are written. Spaces belong to an answer.
 

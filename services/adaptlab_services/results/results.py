@@ -257,7 +257,7 @@ def _kept(
 
 
 def _of_base(session: Session, job_id: UUID) -> BaseScores | None:
-    """Return the scores of the job that trained the base model, if there is one."""
+    """Return the scores of the job that trained the base model, if any."""
     made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
     spec = Job.resolved_spec
     found = session.execute(

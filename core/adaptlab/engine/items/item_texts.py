@@ -51,7 +51,7 @@ class ItemTexts(ABC):
         return ()
 
     def copied(self, place: int) -> str:
-        """Return the prompt of an item as an answer, as far as there is room."""
+        """Return an item's prompt as an answer, as far as there is room."""
         return ""
 
     @abstractmethod
