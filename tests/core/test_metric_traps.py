@@ -166,7 +166,7 @@ def test_the_primary_metric_is_in_the_resolved_spec(tmp_path: Path) -> None:
 def test_a_text_beyond_the_context_is_refused_before_the_first_step(tmp_path: Path) -> None:
     """Learned positions take none of it, so the content must fit."""
     data = stored(tmp_path, reviews(80))
-    base = pretraining(data, COMPLETION)
+    base = pretraining(data, {**COMPLETION})
     longer = resolve_task(
         Choice.model_validate({**COMPLETION, "tokens": {"longest": 57, "answer": 6}}),
         "/task", data.datasets,

@@ -118,7 +118,7 @@ def test_a_metric_that_reads_the_first_only_is_refused(data: Stored) -> None:
 def test_a_task_with_one_answer_keeps_its_digest(tmp_path: Path) -> None:
     data = stored(tmp_path, reviews(80))
     plain, said = (
-        spec_digest(pretraining(data, COMPLETION | {"answer": {"field": "thing", **more}}))
+        spec_digest(pretraining(data, {**COMPLETION, "answer": {"field": "thing", **more}}))
         for more in ({}, {"several": None})
     )
     assert plain == said
