@@ -35,6 +35,8 @@ def total(name: str, seeds: int) -> Counter[str]:
         ("98 where 52 % diverge, a steady 80", 8),
         ("six equal, seeds agree on 97 %, 200 items", 5),
         ("six equal, 50 clusters of 20", 5),
+        ("Macro-F1: six equal, 200 items", 5),
+        ("chrF: six equal, 50 clusters of 20", 5),
     ],
 )
 def test_a_table_is_false_in_one_of_twenty_at_most(name: str, seeds: int) -> None:

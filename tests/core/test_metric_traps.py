@@ -1,6 +1,7 @@
 """Traps of metrics: what must not be compared, or not without a warning."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,18 @@ import pytest
 from numpy.typing import NDArray
 from tests.core.comparable import a_job, pointers
 from tests.core.scoring import scores
+from tests.texts import COMPLETION, Stored, reviews, stored
 
 from adaptlab.comparisons.comparability import SIGNATURE, ComparedJob
 from adaptlab.comparisons.comparison import compare
 from adaptlab.plugins.metric import METRICS
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor
 from adaptlab.runs.item_statistics import as_text, packed
+from adaptlab.specs.choices import resolve_task
+from adaptlab.specs.job_tasks import task_problems
+from adaptlab.specs.resolve import resolve
+from adaptlab.specs.resolved import spec_digest, write_resolved
+from adaptlab.specs.spec import Choice, PretrainSpec
 from adaptlab.statistics.failing import failing_by
 from adaptlab.statistics.scores import Scores, nothing_right, scores_of
 
@@ -132,3 +139,38 @@ def test_a_method_that_always_gives_one_answer_is_at_the_floor() -> None:
     assert failing_by(constant, floor, 0.95).failing == 5
     better = constant.model_copy(update={"measured": (0.9,) * 5})
     assert failing_by(better, floor, 0.95).failing == 0
+
+
+def pretraining(data: Stored, task: dict[str, Any]) -> Any:
+    """A resolved pretraining on texts."""
+    family = {"name": "minigpt", "layers": 1, "heads": 2, "width": 8}
+    spec = {"name": "base", "family": family, "task": task, "training": {"steps": 4}}
+    return resolve(PretrainSpec.model_validate(spec), None, data.datasets)
+
+
+def test_the_primary_metric_is_in_the_resolved_spec(tmp_path: Path) -> None:
+    """It is chosen before measuring, and another one is another job."""
+    data = stored(tmp_path, reviews(80))
+    jobs = {
+        metric: pretraining(data, {**COMPLETION, "metric": metric})
+        for metric in ("exact_match", "token_f1", "chrf")
+    }
+    stored_as = {name: (write_resolved(job).task or {})["metric"] for name, job in jobs.items()}
+    assert stored_as == {name: name for name in jobs}
+    assert len({*map(spec_digest, jobs.values())}) == 3
+    assert pointers(on_text("one", metric="chrf"), on_text("two", metric="bleu")) == {
+        "/task/metric": "voids"
+    }
+
+
+def test_a_text_beyond_the_context_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    """Learned positions take none of it, so the content must fit."""
+    data = stored(tmp_path, reviews(80))
+    base = pretraining(data, {**COMPLETION})
+    longer = resolve_task(
+        Choice.model_validate({**COMPLETION, "tokens": {"longest": 57, "answer": 6}}),
+        "/task", data.datasets,
+    )  # fmt: skip
+    found = [*task_problems(longer, (), base.family)]
+    assert [(one.pointer, one.code) for one in found] == [("/task", "context_too_small")]
+    assert [*task_problems(base.task, (), base.family)] == []

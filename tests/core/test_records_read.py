@@ -162,7 +162,7 @@ def test_there_are_at_most_32_fields():
 
 
 def test_problems_of_one_kind_are_one_problem():
-    lines = [b'{"a":1}', b'{"a":}', b'{"a":2}', b'{"a":null}', b'{"b":}', b'{"a":[]}', b'{"a"}']
+    lines = [b'{"a":1}', b'{"a":}', b'{"a":2}', b'{"a":null}', b'{"b":}', b'{"a":[[]]}', b'{"a"}']
     found = problems("jsonl", b"\n".join(lines))
     assert [*found] == ["not_json", "wrong_value"]
     assert found["not_json"].detail == (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptlab.comparisons.retention import retention
+from adaptlab.comparisons.retention import BaseScores, retention
 from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.runs.events import Evaluation
 from adaptlab.statistics.retention import pooled, retained, retention_limits
@@ -71,6 +71,47 @@ def test_a_base_at_its_floor_has_nothing_to_retain(
     assert (found.mean, found.low, found.figure) == (None, None, "not measured")
     assert found.reason is not None
     assert said in found.reason
+
+
+def test_a_routed_adaptation_forgets_nothing() -> None:
+    scores = both(OLD, 380, [20, 20, 20]) + both(NEW, 0, [400, 400, 400])
+    found = only(retention(scores, NEW, mode="routed"))
+    assert (found.mean, found.figure) == (None, "zero forgetting by routing")
+    assert "whatever the method" in (found.remark or "")
+    assert only(retention(scores, NEW)).mean is not None, "always on by default"
+
+
+@pytest.mark.parametrize(
+    ("own", "started", "expected"),
+    [
+        ((380, 380), {0: 0, 1: 1}, True),
+        ((380, 379), {0: 0, 1: 1}, False),
+        ((380, 379), {0: 0, 1: 0}, True),
+        ((380,), {0: 0, 1: 1}, None),
+        ((), {0: 0, 1: 1}, None),
+    ],
+)
+def test_detached_outcomes_are_those_of_the_bases_own_job(
+    own: tuple[int, ...], started: dict[int, int], expected: bool | None
+) -> None:
+    """Both ran apart. A base of two trials has other numbers of replicates."""
+    items = np.arange(ITEMS)
+    of_base = [
+        scored(2 * place + 1, OLD, items < right, attached=True) for place, right in enumerate(own)
+    ]
+    found = only(retention(both(OLD, 380, [340, 20]), NEW, of_base=BaseScores(of_base, started)))
+    assert found.reversible is expected
+    said = {True: "Reversible: detached", False: "outcomes differ", None: ""}[expected]
+    assert said in (found.remark or "")
+    assert found.mean is not None, "it is a fact and no axis"
+
+
+def test_of_other_numbers_of_items_the_first_are_compared() -> None:
+    items = np.arange(ITEMS + 40)
+    same = BaseScores([scored(0, OLD, items < 380, attached=True)], {0: 0})
+    assert only(retention(both(OLD, 380, [340]), NEW, of_base=same)).reversible
+    fewer = BaseScores([scored(0, OLD, items[:100] < 99, attached=True)], {0: 0})
+    assert only(retention(both(OLD, 380, [340]), NEW, of_base=fewer)).reversible is False
 
 
 def test_one_base_at_its_floor_refuses_the_task() -> None:

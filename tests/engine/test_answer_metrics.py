@@ -150,3 +150,44 @@ def test_the_floor_of_bits_per_byte_is_in_bytes(tmp_path: Path) -> None:
     counted = sizes.sum() + 8
     bits = math.log2(tokens.value) * counted / sizes.sum()
     assert found.value == pytest.approx(bits)
+
+
+SCHEMA = '{"type": "array", "items": {"type": "string", "maxLength": 4}}'
+
+
+def test_right_answers_must_fit_the_schema(tmp_path: Path) -> None:
+    data = stored(tmp_path, records("json"))
+    document = {**TASK, "metric": "json"}
+    fitting = data.task({**document, "answer_schema": SCHEMA.replace("4", "9")})
+    assert texts_of(fitting).tokens.tolist() == texts_of(data.task(document)).tokens.tolist()
+    with pytest.raises(InvalidSpec, match="and fit `answer_schema`"):
+        texts_of(data.task({**document, "answer_schema": SCHEMA.replace("4", "1")}))
+
+
+@pytest.mark.parametrize(
+    ("metric", "schema", "code"),
+    [("chrf", SCHEMA, "no_schema_read"), ("json", '{"$ref": "http://x"}', "bad_schema")],
+)
+def test_a_schema_that_is_not_used_or_bad_is_refused(
+    metric: str, schema: str, code: str, tmp_path: Path
+) -> None:
+    data = stored(tmp_path, records(metric))
+    with pytest.raises(InvalidSpec) as caught:
+        data.task({**TASK, "metric": metric, "answer_schema": schema})
+    (problem,) = caught.value.problems
+    assert (problem.pointer, problem.code) == ("/task/answer_schema", code)
+
+
+@pytest.mark.long("long trainings")
+def test_a_job_checks_answers_by_the_schema(tmp_path: Path) -> None:
+    data = stored(tmp_path, records("json"))
+    task = {**TASK, "metric": "json", "answer_schema": SCHEMA}
+    spec = pretraining(
+        data, task, training={"steps": 4, "batch_size": 4}, seeds=2,
+        evaluation={"samples": ITEMS, "shown": ITEMS},
+    )  # fmt: skip
+    told = Remembering()
+    run(spec, (), tmp_path, told, "cpu", datasets=(data.path,))
+    assert Expected.of(spec).problems(told.events) == ()
+    measures = [event.evaluation.measures[0] for event in told.of(Evaluated)]
+    assert all("|jsonschema-rs|" in (one.signature or "") for one in measures)

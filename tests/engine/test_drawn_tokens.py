@@ -1,5 +1,6 @@
 """Sampled answers: what is drawn, and what it depends on."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import METRICS
 from adaptlab.specs.resolved import spec_digest
+from adaptlab.statistics.metric_samples import pseudo_values
+from adaptlab.statistics.samples import Sample, residual_of
+from adaptlab.statistics.spread import spread
+from adaptlab.statistics.typical import typical_limits
 
 ITEMS = 12
 TASK: dict[str, Any] = {**COMPLETION, "metric": "text_match"}
@@ -116,6 +121,39 @@ def test_the_best_sample_is_kept_if_asked_for(data: Stored) -> None:
     assert number == HOT["samples"]
 
 
+def test_the_best_of_some_samples_is_between_the_mean_and_the_best(data: Stored) -> None:
+    def chrf(**kept: Any) -> float:
+        model = model_of(data, HOT | kept)
+        return METRICS.get("chrf").value(measured(model, "chrf", found(model))[0])
+
+    values = [chrf(kept="best", best_of=number) for number in (1, 2, 3)]
+    assert values[0] == pytest.approx(chrf())
+    assert values[2] == chrf(kept="best")
+    assert values[0] < values[1] < values[2]
+
+
+def test_equal_samples_have_the_interval_of_one(data: Stored) -> None:
+    """However they are reduced, an item counts once."""
+    tables = []
+    drawn = found(model_of(data, HOT)).told
+    for count, kept in ((1, {}), (4, {}), (4, {"kept": "best", "best_of": 2})):
+        model = model_of(data, {"temperature": 1.5, "samples": count, **kept})
+        same = [[[first] * count for first, *_ in row] for row in drawn]
+        tables.append(measured(model, "chrf", replace(found(model), told=same)))
+    first, *others = map(interval, tables)
+    assert first[1] - first[0] > 0
+    assert others == [pytest.approx(first)] * 2
+    low, high = interval(np.repeat(tables[0], 4, axis=1))
+    assert high - low < first[1] - first[0], "samples as items would narrow it"
+
+
+def interval(table: Any) -> tuple[float, float]:
+    """Return the limits of a typical seed, of statistics [seed, item, column]."""
+    rows = np.stack([pseudo_values(METRICS.get("chrf"), one) for one in table])
+    sample = Sample(rows.mean(1), rows.mean(0), residual_of(spread(rows)), rows.shape[1])
+    return typical_limits(sample.values, sample.of_items, sample.units, 0.95)
+
+
 def test_an_answer_ends_before_a_stop_sequence() -> None:
     decoding = AnswerDecoding(stop=("\n\n", "Q:"))
     assert decoding.cut("four\nQ: next\n\n") == "four\n"
@@ -150,6 +188,8 @@ def test_the_share_of_cut_answers_falls_with_the_limit(data: Stored) -> None:
         ({"metric": "exact_match", "decoding": {"stop": ["."]}}, "nothing_decoded"),
         ({"metric": "perplexity", "decoding": HOT}, "nothing_decoded"),
         ({"decoding": {"samples": 2}}, "equal_samples"),
+        ({"decoding": HOT | {"best_of": 2}}, "mean_kept"),
+        ({"decoding": HOT | {"kept": "best", "best_of": 4}}, "too_few_samples"),
         ({"decoding": {"top_p": 0.5}}, "nothing_drawn"),
     ],
 )

@@ -1,11 +1,13 @@
 """What a metric is worth without skill."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.texts import COMPLETION, Stored, reviews, stored
 
+from adaptlab.engine.items.item_texts import item_texts
 from adaptlab.engine.measuring.metric_floors import unskilled
 from adaptlab.plugins.metric import METRICS
 from adaptlab.runs.events import MetricFloor
@@ -60,3 +62,32 @@ def test_the_best_floor_of_a_perplexity_is_the_lowest() -> None:
     assert best_floor(METRICS.get("perplexity"), [None, *found]) == found[1]
     assert best_floor(METRICS.get("token_f1"), found) == found[0]
     assert best_floor(METRICS.get("chrf"), [None]) is None
+
+
+def test_copying_the_prompt_is_a_floor(tmp_path: Path) -> None:
+    """Where answers repeat what was asked, it needs no skill."""
+    words = ("red", "blue", "green", "old", "new", "big", "low", "wet", "dry")
+    rows = [
+        {"text": f"{first} {second} {third}", "told": f" {first} {second} {third} too"}
+        for first in words for second in words for third in words
+    ]  # fmt: skip
+    task = {**ANSWERS, "prompt": "{text}:", "answer": {"field": "told"}, "metric": "token_f1"}
+    task["tokens"] = {"longest": 64, "answer": 24}
+    data = stored(tmp_path, rows)
+    found = unskilled(data.task(task), METRICS.get("token_f1"), np.zeros((20, 1)))
+    assert found is not None
+    assert found.kind == "copied_prompt"
+    assert found.value == pytest.approx(2 * 3 / 7)
+    stopped = {**task, "decoding": {"stop": [" "]}}
+    cut = unskilled(data.task(stopped), METRICS.get("token_f1"), np.zeros((20, 1)))
+    assert cut is not None
+    assert cut.value < found.value
+
+
+def test_a_copy_is_as_long_as_an_answer(tmp_path: Path) -> None:
+    data = stored(tmp_path, [{"text": f"{n} is a number", "told": f" {n}"} for n in range(99)])
+    task = data.task(
+        {**ANSWERS, "prompt": "{text}:", "answer": {"field": "told"}, "metric": "chrf",
+         "tokens": {"longest": 24, "answer": 5}}
+    )  # fmt: skip
+    assert max(len(item_texts(task).copied(place)) for place in range(9)) == 5

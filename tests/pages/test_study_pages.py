@@ -10,14 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import Run, a_measured_job, run_all
-from tests.making import an_adapt_spec
+from tests.making import a_pretrain_document, an_adapt_spec
 from tests.pages.made_up_studies import a_base, a_study, failing, ordinary, run_some
 from tests.pages.reading import HERE, PAGE, text_of
 from tests.pages.visitors import HOSTILE, HOSTILE_LABEL
 from tests.patience import awaited_comparisons
 from tests.watching import of_jobs, statements
 
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab_answers.studies import StudyView
 from adaptlab_api.app import create_app
 from adaptlab_api.pages.studies import page as study_page
@@ -389,3 +389,29 @@ def test_a_study_takes_few_queries_however_many_cells_it_has(
         assert signed_in.get("/studies/large").status_code == 200
     assert len(of_jobs(sent)) == 2 * few
     assert few < 32
+
+
+def test_pages_state_routing_and_reversibility(
+    signed_in: TestClient, sessions: Sessions, admin: Principal
+) -> None:
+    def known(spec: ResolvedSpec) -> Run:
+        return Run(right=380) if spec.kind == "pretrain" else Run(right=390, own_task=(380, 340))
+
+    with sessions.begin() as session:
+        base = PretrainSpec.model_validate(a_pretrain_document(name="own", seeds=3))
+        jobs.create(session, admin, base)
+    run_all(sessions, known)
+    pages = []
+    for mode in ("always_on", "routed"):
+        spec = an_adapt_spec(
+            **a_measured_job(
+                base_model="own", method={"name": "lora", "rank": 1}, budget={},
+                evaluation={"mode": mode}, seeds=[0, 1, 2],
+            )
+        )  # fmt: skip
+        with sessions.begin() as session:
+            job = jobs.create(session, admin, spec).job.id
+        run_all(sessions, known)
+        pages.append(text_of(signed_in.get(f"/jobs/{job}").text.partition('id="retention"')[2]))
+    assert all("Reversible: detached, all outcomes are those of" in page for page in pages)
+    assert ["zero forgetting by routing" in page for page in pages] == [False, True]

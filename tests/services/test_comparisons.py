@@ -34,7 +34,7 @@ from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.errors import InvalidSpec
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView
 from adaptlab_db.tables import Job
@@ -844,3 +844,31 @@ def test_a_control_without_the_base_is_no_measure_and_has_seeds_of_its_own(
     assert "from_scratch" not in shared.methods
     # It trains and has learned half, of a task that full fine-tuning has learned.
     assert "from_scratch" in {one.method for one in table.diagnoses}
+
+
+def test_a_routed_adaptation_is_not_placed_by_retention(sessions: Sessions, ada: Principal) -> None:
+    create(sessions, ada, budgets=[64], evaluation={"mode": "routed"})
+    run_all(sessions, as_known)
+    table = only_table(compared(sessions))
+    tasks = [task for one in table.retention for task in one.tasks]
+    assert {task.figure for task in tasks} == {"zero forgetting by routing"}
+    assert table.frontiers == ()
+
+
+@pytest.mark.parametrize(("alone", "expected"), [(380, True), (379, False)])
+def test_a_job_says_whether_it_is_reversible(
+    sessions: Sessions, ada: Principal, alone: int, expected: bool
+) -> None:
+    def known(spec: ResolvedSpec) -> Run:
+        is_base = spec.kind == "pretrain"
+        return Run(right=380) if is_base else replace(as_known(spec), own_task=(alone, 340))
+
+    with sessions.begin() as session:
+        base = a_pretrain_document(name="own", seeds=3)
+        jobs.create(session, ada, PretrainSpec.model_validate(base))
+    run_all(sessions, known)
+    job = submit(sessions, ada, base_model="own", method=LORA, budget={}, seeds=[0, 1, 2])
+    run_all(sessions, known)
+    with sessions.begin() as session:
+        (one,) = results.evaluations(session, job).retention
+    assert (one.reversible, one.mode) == (expected, "always_on")

@@ -1,14 +1,16 @@
 """Cued retention: how much of an old task's skill an adaptation leaves."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from adaptlab.comparisons.scores import SHOWN_SPLIT
-from adaptlab.comparisons.task_retention import LEVEL, TaskRetention
+from adaptlab.comparisons.task_retention import LEVEL, ROUTED, TaskRetention
 from adaptlab.figures import percent
 from adaptlab.plugins.metric import is_measured_against_base
 from adaptlab.runs.events import Evaluation
+from adaptlab.specs.spec import Mode
 from adaptlab.specs.task_floor import task_floors
 from adaptlab.statistics.failing import Floor, floor_of
 from adaptlab.statistics.retention import (
@@ -19,6 +21,17 @@ from adaptlab.statistics.retention import (
 )
 from adaptlab.statistics.samples import Sample, clustered
 from adaptlab.statistics.scores import Outcomes
+
+
+@dataclass(frozen=True)
+class BaseScores:
+    """The test scores of a base model's own job.
+
+    `started` has the replicate of the base that every seed of the adaptation starts from.
+    """
+
+    scores: Sequence[Evaluation]
+    started: Mapping[int, int]
 
 
 class OldTask:
@@ -81,6 +94,21 @@ class OldTask:
             "token, an instruction or demonstrations."
         )
 
+    def is_reversible(self, of_base: BaseScores) -> bool | None:
+        """Return True if detached outcomes are those of the base's own job.
+
+        The result is None if that job has not scored the task. With other numbers of items, the
+        first ones are compared, which both have in common.
+        """
+        scores = [one for one in of_base.scores if one.task == self.task]
+        # Of several trials, a replicate of the base is the one that its seed keeps.
+        own = dict(enumerate(sorted(scores, key=lambda one: one.replicate)))
+        started = [own.get(of_base.started.get(seed, -1)) for seed in self.seeds]
+        pairs = [*zip(self._base, started, strict=True)]
+        if not pairs or any(one is None for _, one in pairs):
+            return None
+        return all(_same(ours, theirs) for ours, theirs in pairs if theirs is not None)
+
     def sample(self, floor: Floor) -> Sample:
         """Return the retention of every seed."""
         return retained(*self.outcomes(), floor.accuracy, self.clusters)
@@ -124,7 +152,11 @@ def paired_tasks(
 
 
 def retention(
-    evaluations: Sequence[Evaluation], new: Mapping[str, object] | None, level: float = LEVEL
+    evaluations: Sequence[Evaluation],
+    new: Mapping[str, object] | None,
+    level: float = LEVEL,
+    mode: Mode = "always_on",
+    of_base: BaseScores | None = None,
 ) -> tuple[TaskRetention, ...]:
     """Return the retention of every old task, in the order of the evaluations.
 
@@ -132,17 +164,29 @@ def retention(
         evaluations: test scores with outcomes, adapted and of the base alone.
         new: the task that was trained on.
         level: the confidence of the limits.
+        mode: how the adaptation is used.
+        of_base: the scores of the base model's own job.
     """
-    found = (_retention(task, level) for task in old_tasks(evaluations, new))
+    found = (_retention(task, level, mode, of_base) for task in old_tasks(evaluations, new))
     return tuple(one for one in found if one is not None)
 
 
-def _retention(task: OldTask, level: float) -> TaskRetention | None:
+def _retention(
+    task: OldTask, level: float, mode: Mode, of_base: BaseScores | None
+) -> TaskRetention | None:
     if (floor := task.floor()) is None:
         return None
     common = TaskRetention(
-        task=task.task, base=task.base_accuracy, floor=floor.accuracy, items=task.items, level=level
+        task=task.task,
+        base=task.base_accuracy,
+        floor=floor.accuracy,
+        items=task.items,
+        level=level,
+        mode=mode,
+        reversible=None if of_base is None else task.is_reversible(of_base),
     )
+    if mode == "routed":
+        return common.model_copy(update={"reason": ROUTED})
     if (reason := task.refusal(floor)) is not None:
         return common.model_copy(update={"reason": reason})
     sample = task.sample(floor)
@@ -157,6 +201,12 @@ def _bits(scored: Sequence[Evaluation]) -> Outcomes:
     items = scored[0].total
     bits = np.unpackbits(packed.reshape(len(scored), -1), axis=1, count=items)
     return bits.astype(np.float64)
+
+
+def _same(first: Evaluation, second: Evaluation) -> bool:
+    count = min(first.total, second.total)
+    ours, theirs = (_bits([one])[0, :count] for one in (first, second))
+    return bool((ours == theirs).all())
 
 
 def _counted(one: Evaluation) -> float:

@@ -1,9 +1,21 @@
 """Retention of an old task, and drift on texts, as answers."""
 
 from adaptlab.figures import percent
+from adaptlab.specs.spec import Mode
 from adaptlab.values import Value
 
 LEVEL = 0.95
+ROUTED = (
+    "The adaptation is routed: requests of this task meet the base alone, whatever the method. Set "
+    "`evaluation.mode` to always_on to measure retention."
+)
+REVERSIBLE = {
+    True: "Reversible: detached, all outcomes are those of the base's own job, item by item.",
+    False: (
+        "Detached, outcomes differ from those of the base's own job. Compare the machines and "
+        "versions of both jobs."
+    ),
+}
 
 
 class TaskRetention(Value):
@@ -13,7 +25,8 @@ class TaskRetention(Value):
     none, and more than 1 is better than before. `low` and `high` limit that of a typical seed on
     new items. `base` is the mean accuracy of the base models alone, on the same `items`. All are
     None, and `reason` says why, if a base does not clear its floor by a margin: then nothing can
-    be retained or lost.
+    be retained or lost. The same holds of an adaptation that is `routed`. `reversible` is whether
+    the detached outcomes are those of the base's own job, item by item; None if it has none.
     """
 
     task: dict[str, object]
@@ -27,10 +40,20 @@ class TaskRetention(Value):
     low: float | None = None
     high: float | None = None
     reason: str | None = None
+    mode: Mode = "always_on"
+    reversible: bool | None = None
+
+    @property
+    def remark(self) -> str | None:
+        """The reason if it was not measured, and whether it is reversible."""
+        undone = None if self.reversible is None else REVERSIBLE[self.reversible]
+        return " ".join(text for text in (self.reason, undone) if text) or None
 
     @property
     def figure(self) -> str:
         """The retention with its limits as text, or that it was not measured."""
+        if self.mode == "routed":
+            return "zero forgetting by routing"
         if self.mean is None or self.low is None or self.high is None:
             return "not measured"
         low, high = (round(100 * end) for end in (self.low, self.high))

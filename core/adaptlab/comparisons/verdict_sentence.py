@@ -32,6 +32,7 @@ VOIDED = (
 FLOORS = {
     "guessing": "guessing",
     "constant_answer": "the best constant answer",
+    "copied_prompt": "copying the prompt",
     "most_common_answer": "always the most common answer",
     "base_alone": "the base model alone",
 }

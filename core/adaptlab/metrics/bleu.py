@@ -4,8 +4,9 @@ Source: Papineni et al. (ACL 2002), as sacreBLEU 2 computes it by default: token
 exponential smoothing. It is one score of all items and no mean over them.
 """
 
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,9 @@ class Bleu(Metric):
     """BLEU of decoded answers.
 
     An item's statistics are the words of the given and of the right answer, the runs of 1 to 4
-    words that both share, and those of the given one. The library computes them in the trainer.
+    words that both share, and those of the given one. The library computes them in the trainer. Of
+    several right answers, the one nearest in length counts as the right one, and a run is shared as
+    often as any of them has it.
     """
 
     name: ClassVar[str] = "bleu"
@@ -39,13 +42,23 @@ class Bleu(Metric):
     needs: ClassVar[Needs] = "answers"
     columns: ClassVar[int] = 2 + 2 * LONGEST
 
+    def __init__(self, *, several: bool = False) -> None:
+        self._several = several
+
+    def of_several(self) -> Metric:
+        return Bleu(several=True)
+
     def signature(self) -> str:
         library = _library()
-        library.corpus_score(["one"], [["one"]])  # which counts references
+        others = [["one", None]] if self._several else []  # numbers that vary
+        library.corpus_score(["one", "one"], cast("list[list[str]]", [["one", "one"], *others]))
         return f"{self.version}|sacrebleu|{library.get_signature()}"
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
-        found = _library().corpus_score([given], [[right]])
+        return self.of_references(given, (right,))
+
+    def of_references(self, given: str, references: Sequence[str]) -> tuple[float, ...]:
+        found = _library().corpus_score([given], [[right] for right in references])
         return (found.sys_len, found.ref_len, *found.counts, *found.totals)
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ class ChrF(Metric):
 
     An item's statistics are, for every n, the n-grams of the given answer, those of the right one,
     and those that both share. Those of a given answer do not count where the right one is shorter.
+    Of several right answers, that with the best score counts, as in sacreBLEU.
     """
 
     name: ClassVar[str] = "chrf"

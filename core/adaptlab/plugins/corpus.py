@@ -9,9 +9,10 @@ from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.figures import counted
 from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.filled_words import Filling, counts
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.request_corpus import RequestReader
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.accepted_answers import NotAnswers
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.record import Record
@@ -93,11 +94,12 @@ def _warnings(words: Mapping[str, tuple[int, ...]], of_several: str) -> Iterator
 class _Asked:
     """The item of a record, and its prompt with each of its own choices.
 
-    There are none if all records have the same ones.
+    There are none if all records have the same ones. `others` are its further right answers.
     """
 
     item: Encoded
     own: tuple[Encoded, ...] = ()
+    others: tuple[Encoded, ...] = ()
 
     @property
     def answers(self) -> tuple[tuple[int, ...], ...]:
@@ -121,7 +123,7 @@ class _Reader:
         values = task.class_values() or task.choices()
         self._labels = {value: place for place, value in enumerate(values)}
         self._has_classes = task.classes() is not None
-        self._metric = metric_named(task.other_metric())
+        self._metric = task.own_metric()
         self._corpus = Corpus(end=self._source.tokeniser.end if task.ends else None)
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
@@ -168,6 +170,9 @@ class _Reader:
                 self._note_first(number, record)
             asked = self._fitted(record, words)
             varies = bool(words and self._corpus.empty) and self._varies_alone(words, asked.own)
+        except NotAnswers:
+            self._note("not_answers", number)
+            return
         except (LeavesNothing, BadChat) as error:
             self._note(str(error), number)
             if task.conversations() is not None:
@@ -191,6 +196,7 @@ class _Reader:
         split = self._rule.split_of(record)
         if self._metric is not None:
             self._keep_answer(number, record, item, self._metric, is_read=split != "train")
+            self._keep_others(asked.others if split != "train" else ())
         corpus.splits.append(EVERY_SPLIT.index(split))
         if (group := self._groups.number_of(record, split, number + 1)) is not None:
             corpus.groups.append(group)
@@ -202,12 +208,19 @@ class _Reader:
         answer, needs_bytes = self._task.answer_text(record), metric.needs == "likelihood_of_text"
         if needs_bytes:
             self._corpus.answer_bytes.append(len(answer.encode()))
-        if is_read and not metric.reads_answer(answer):
+        if is_read and not all(map(metric.reads_answer, self._task.accepted(record))):
             self._note("unread_answer", number)
         if is_read and needs_bytes:
             text = self._source.tokeniser.text((*item.prompt, *item.answer))
             if answer.strip() not in text:
                 self._note("changed_answer", number)
+
+    def _keep_others(self, others: Sequence[Encoded]) -> None:
+        corpus = self._corpus
+        corpus.other_counts.append(len(others))
+        for other in others:
+            corpus.others.extend(other.answer)
+            corpus.other_lengths.append(len(other.answer))
 
     def _misfit(self, asked: _Asked) -> str | None:
         """Return what is wrong with the tokens of a record, None if nothing is.
@@ -329,7 +342,10 @@ class _Reader:
         if self._has_classes:
             return _Asked(text_alone(self._source.tokeniser, prompt.text))
         if not words:
-            return _Asked(self._encoded(prompt.text, self._task.answer_text(record)))
+            first, *others = (
+                self._encoded(prompt.text, answer) for answer in self._task.accepted(record)
+            )
+            return _Asked(first, others=tuple(others))
         own = tuple(self._encoded(prompt.text, word) for word in words)
         return _Asked(own[self._labels[record[self._task.answer_field()[1]]]], own)
 
@@ -368,8 +384,17 @@ class _Reader:
         )
         return Problem(f"/task{pointer}", "chat_not_rendered", detail)
 
-    def _answer_problem(self, fault: str, count: int, metric: Metric) -> Problem:
+    def _answer_problem(self, fault: str, count: int) -> Problem:
         place = f"line {self._examples[fault] + 1:,} of the dataset is the first"
+        if fault == "not_answers":
+            pointer, field = self._task.answer_field()
+            detail = (
+                f"In {count:,} records the field {field!r} does not hold the right answers; "
+                f"{place}. {self._task.wanted_answers()}"
+            )
+            return Problem(f"/task{pointer}", fault, detail)
+        metric = self._metric
+        assert metric is not None
         if fault == "unread_answer":
             detail = metric.unread(f"{counted(count, 'right answer')}; {place}")
             return Problem("/task/metric", "unread_answers", detail)
@@ -424,9 +449,8 @@ class _Reader:
                 "contains, such as a colon, and begin every label word with a space."
             )
             return Problem("/task/calibration", "label_word_varies", detail)
-        if fault in ("unread_answer", "changed_answer"):
-            assert self._metric is not None
-            return self._answer_problem(fault, count, self._metric)
+        if fault in ("not_answers", "unread_answer", "changed_answer"):
+            return self._answer_problem(fault, count)
         if fault == "equal_words":
             detail = (
                 "Two label words have the same tokens, so no model can tell them apart. Give each "

@@ -50,6 +50,10 @@ class Corpus:
         groups: the number of each record's group, empty if records are independent.
         requests: the answers that are compared, if items have rendered ones.
         answer_bytes: bytes of each record's answer as text, empty if the metric needs none.
+        others: the tokens of every right answer of each record but its first, one after the other,
+            of records that are not for training.
+        other_lengths: tokens of each of these answers.
+        other_counts: how many of them each record has, if answers are compared.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -64,6 +68,9 @@ class Corpus:
     answer_bytes: "array[int]" = field(default_factory=lambda: array("i"))
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
+    others: "array[int]" = field(default_factory=lambda: array("i"))
+    other_lengths: "array[int]" = field(default_factory=lambda: array("i"))
+    other_counts: "array[int]" = field(default_factory=lambda: array("b"))
     empty: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
     requests: RequestArrays | None = None

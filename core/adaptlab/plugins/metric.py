@@ -41,8 +41,8 @@ class Metric(ABC):
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
-            text; of `answers`, what `of_answer` returns; of `endings`, the share of cut answers; of
-            `base`, divergence, loss, tokens and bytes.
+            text; of `answers`, what `of_references` returns; of `endings`, the share of cut
+            answers; of `base`, divergence, loss, tokens and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -52,6 +52,7 @@ class Metric(ABC):
         axis_factor: the factor from the scale of tests to that unit.
         version: it changes with every change of the values.
         reads: the form that right answers must have; another is refused with the job.
+        reads_schema: true if answers can be checked by a JSON Schema.
         compares_bases: true if values on models with other tokenisers answer the same question.
     """
 
@@ -68,6 +69,7 @@ class Metric(ABC):
     axis_factor: ClassVar[float] = 100.0
     version: ClassVar[str] = FIRST_VERSION
     reads: ClassVar[AnswerForm | None] = None
+    reads_schema: ClassVar[bool] = False
     compares_bases: ClassVar[bool] = False
 
     @abstractmethod
@@ -77,6 +79,20 @@ class Metric(ABC):
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         """Return the statistics of a given answer, if the metric needs answers."""
         raise NotImplementedError(f"{self.name} does not compare answers.")
+
+    def of_references(self, given: str, references: Sequence[str]) -> tuple[float, ...]:
+        """Return the statistics of a given answer, of which several can be right.
+
+        By default they are those by the right answer that gives the best value, as in Rajpurkar et
+        al. (EMNLP 2016), section 6.1.
+        """
+        first, *others = (self.of_answer(given, right) for right in references)
+        return max((first, *others), key=self._rank) if others else first
+
+    def _rank(self, statistics: tuple[float, ...]) -> tuple[float, ...]:
+        import numpy as np
+
+        return (self._on_scale(self.value(np.array([statistics]))),)
 
     def reads_answer(self, right: str) -> bool:
         """Return True if a right answer has the form that the metric reads."""
@@ -105,6 +121,14 @@ class Metric(ABC):
         Values with different signatures are not compared.
         """
         return self.version
+
+    def with_schema(self, schema: str) -> "Metric":
+        """Return the metric of answers that should fit a JSON Schema."""
+        raise NotImplementedError(f"{self.name} has no schema.")
+
+    def of_several(self) -> "Metric":
+        """Return the metric of items of which several answers can be right."""
+        return self
 
     def caution(self, statistics: "NDArray[np.float64]") -> str | None:
         """Return what to know before reading a value, None if there is nothing.
@@ -241,6 +265,9 @@ class MeanMetric(Metric, ABC):
         import numpy as np
 
         return np.stack((statistics[:, 0], np.ones(len(statistics))), axis=1)
+
+    def _rank(self, statistics: tuple[float, ...]) -> tuple[float, ...]:
+        return (*super()._rank(statistics), *statistics)
 
     def of_sums(self, sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Return means, [..., column] to [...]."""

@@ -15,7 +15,7 @@ from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.images import ImageSize, items_of
-from adaptlab.plugins.metric import metric_named
+from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
 from adaptlab.text.lengths import MeanBytes
@@ -112,6 +112,10 @@ class Task(DescribedFields, ABC):
         """
         return None
 
+    def own_metric(self) -> Metric | None:
+        """Return that metric as the task sets it, None without one."""
+        return metric_named(self.other_metric())
+
     def answer_decoding(self) -> AnswerDecoding:
         """Return how answers are decoded for a metric that reads them."""
         return GREEDY
@@ -188,7 +192,7 @@ class Task(DescribedFields, ABC):
         answer at a time, together take about as long as one more pass for each sample; 0 if none is
         decoded.
         """
-        metric = metric_named(self.other_metric())
+        metric = self.own_metric()
         is_decoded = metric is not None and metric.needs == "answers"
         return self.answer_decoding().samples if is_decoded else 0
 

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.family import Family
-from adaptlab.plugins.metric import metric_named
 from adaptlab.plugins.records_task import RecordsTask, names_field, problems_of_splits
 from adaptlab.plugins.task import only_own_items
 from adaptlab.records.facts import RecordsFacts
@@ -72,6 +71,14 @@ class TextTask(RecordsTask, ABC):
     def answer_text(self, record: Record) -> str:
         """Return the text that follows the prompt of a record."""
 
+    def accepted(self, record: Record) -> tuple[str, ...]:
+        """Return the right answers of a record, the one of training first."""
+        return (self.answer_text(record),)
+
+    def wanted_answers(self) -> str:
+        """Return what to give where a field does not hold right answers."""
+        return "Give every record an answer."
+
     def conversations(self) -> str | None:
         """Return the field with conversations.
 
@@ -121,7 +128,7 @@ class TextTask(RecordsTask, ABC):
 
     def unread_answers(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield the problem of right answers that the task's metric cannot read."""
-        metric, field = metric_named(self.other_metric()), facts.field(self.answer_field()[1])
+        metric, field = self.own_metric(), facts.field(self.answer_field()[1])
         assert field is not None
         for missed in field.missed_forms or ():
             if metric is not None and missed.form == metric.reads:

@@ -3,13 +3,15 @@
 import math
 from abc import ABC
 from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.answer_decoding import GREEDY, AnswerDecoding
-from adaptlab.plugins.metric import AnswerMetric, metric_named
+from adaptlab.plugins.metric import AnswerMetric, Metric, metric_named
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.answer_schema import LONGEST_SCHEMA, BadSchema, answer_schema
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 
 TYPICAL_ANSWER = 32
@@ -25,10 +27,22 @@ class WrittenAnswers(TextTask, ABC):
         exclude_if=lambda decoding: decoding == GREEDY,  # older jobs keep their digests
     )
     """how answers are decoded for a metric that reads them"""
+    answer_schema: Annotated[str, StringConstraints(max_length=LONGEST_SCHEMA)] | None = Field(
+        default=None,
+        exclude_if=lambda schema: schema is None,  # older jobs keep their digests
+    )
+    """JSON Schema (draft 2020-12), as JSON text, that answers should fit, for the metric json"""
 
     def other_metric(self) -> str | None:
         """Return the metric that is measured beside exact match."""
         return None if self.metric == "exact_match" else self.metric
+
+    def own_metric(self) -> Metric | None:
+        """Return the metric beside exact match, with its schema."""
+        metric, schema = super().own_metric(), self.answer_schema
+        if metric is None or schema is None or not metric.reads_schema:
+            return metric
+        return metric.with_schema(schema)
 
     def answer_decoding(self) -> AnswerDecoding:
         """Return how answers are decoded for the metric."""
@@ -42,9 +56,22 @@ class WrittenAnswers(TextTask, ABC):
         """Return the loss of guessing bytes, in nats per token."""
         return math.log(BYTES_VOCABULARY)
 
+    def _schema_problems(self) -> Iterator[Problem]:
+        if (schema := self.answer_schema) is None:
+            return
+        metric = metric_named(self.other_metric())
+        if metric is None or not metric.reads_schema:
+            detail = f"The metric {self.metric} reads no schema. Leave it out, or choose json."
+            yield Problem("/answer_schema", "no_schema_read", detail)
+        try:
+            answer_schema(schema)
+        except BadSchema as error:
+            yield Problem("/answer_schema", "bad_schema", f"The schema cannot be used. {error}")
+
     def _own_problems(self) -> Iterator[Problem]:
         yield from super()._own_problems()
-        metric, decoding = metric_named(self.other_metric()), self.decoding
+        yield from self._schema_problems()
+        metric, decoding = self.own_metric(), self.decoding
         if decoding != GREEDY and (metric is None or metric.needs != "answers"):
             detail = (
                 f"With the metric {self.metric} no answer is decoded, so `decoding` has no effect. "
@@ -57,6 +84,16 @@ class WrittenAnswers(TextTask, ABC):
                 "above 0, or leave `samples` out."
             )
             yield Problem("/decoding/samples", "equal_samples", detail, nearest=(1,))
+        if decoding.best_of is not None and decoding.kept != "best":
+            detail = "The mean of all samples is kept. Set `kept: best`, or leave `best_of` out."
+            yield Problem("/decoding/best_of", "mean_kept", detail)
+        elif (decoding.best_of or 1) > decoding.samples:
+            detail = (
+                f"There are no {decoding.best_of} samples to choose the best of, only "
+                f"{decoding.samples}. Raise `samples`, or lower `best_of`."
+            )
+            nearest = (decoding.samples,)
+            yield Problem("/decoding/best_of", "too_few_samples", detail, nearest=nearest)
         if decoding.top_p < 1 and not decoding.is_sampled:
             detail = "With temperature 0, `top_p` has no effect. Set a temperature above 0."
             yield Problem("/decoding/top_p", "nothing_drawn", detail)

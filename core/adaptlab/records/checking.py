@@ -1,5 +1,6 @@
 """Checks that values are records, and that records have equal fields."""
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,6 +103,7 @@ def _text(place: int, field: str, value: object) -> str:
     """Return a value as text.
 
     Numbers, `true` and `false` are as Python and JSON write them, and a conversation is canonical.
+    A list of such values is written as a list of texts.
     """
     if is_meant_as_conversation(value):
         return _conversation(place, field, cast("list[object]", value))
@@ -110,6 +112,9 @@ def _text(place: int, field: str, value: object) -> str:
         case str():
             _check_text(place, field, value)
             return value
+        case list() if _is_plain(cast("list[object]", value)):
+            members = [_text(place, field, one) for one in cast("list[object]", value)]
+            return json.dumps(members, ensure_ascii=False)
         case bool():
             return "true" if value else "false"
         case int() if value.bit_length() <= _MOST_BITS:
@@ -124,9 +129,13 @@ def _text(place: int, field: str, value: object) -> str:
         place,
         "wrong_value",
         f"the value of {field!r} is {kind}",
-        "Give a text, a number, true or false, or a list of messages with role and content; an "
-        "empty text where there is no value.",
+        "Give a text, a number, true or false, a list of these, or a list of messages with role "
+        "and content; an empty text where there is no value.",
     )
+
+
+def _is_plain(members: Sequence[object]) -> bool:
+    return all(isinstance(one, str | bool | int | float) for one in members)
 
 
 def first_answer(given: object) -> object:

@@ -13,7 +13,7 @@ from typing import Self
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.method import Method
-from adaptlab.plugins.metric import metric_named, metrics
+from adaptlab.plugins.metric import metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs import events as results
 from adaptlab.runs.bounds import (
@@ -234,7 +234,7 @@ class Expected:
 
     def _metric_limits(self) -> tuple[float, float]:
         task = self.spec.task
-        metric = None if task is None else metric_named(task.other_metric())
+        metric = None if task is None else task.own_metric()
         return (0.0, 1.0) if metric is None else metric.limits
 
     def _prompt(self, at: str, result: results.ReplicateResult) -> Iterator[Problem]:

@@ -169,7 +169,9 @@ class Confusion(Value):
         return max(right) / total if (total := sum(right)) else None
 
 
-FloorKind = Literal["guessing", "constant_answer", "most_common_answer", "base_alone"]
+FloorKind = Literal[
+    "guessing", "constant_answer", "copied_prompt", "most_common_answer", "base_alone"
+]
 
 
 class MetricFloor(Value):

@@ -209,6 +209,7 @@ def _resolve_adaptation(
         evaluation_samples=samples,
         evaluation_shown=min(spec.evaluation.shown, samples),
         evaluation_bases=tuple(other.as_other() for other in others),
+        mode=spec.evaluation.mode,
         attention=resolve_attention(spec.capture, task, shape),
     )
 

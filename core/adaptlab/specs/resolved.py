@@ -23,6 +23,7 @@ from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import (
     AttentionSpec,
     EvaluationBase,
+    Mode,
     ModelFolder,
     Precision,
     ResolvedSpec,
@@ -157,6 +158,7 @@ class ResolvedAdapt(_Trained):
     base_replicates: tuple[int, ...]
     base_tasks: tuple[AnyTask, ...] = ()
     evaluation_bases: tuple[OtherBase, ...] = ()
+    mode: Mode = "always_on"
 
     def on(self, other: OtherBase) -> "ResolvedAdapt":
         """Return the job as if it had another base model.
@@ -291,6 +293,7 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
         evaluation_samples=0 if scored is None else scored.evaluation_samples,
         evaluation_shown=0 if scored is None else scored.evaluation_shown,
         evaluation_bases=tuple(map(_evaluation_base, evaluation_bases(resolved))),
+        mode=resolved.mode if isinstance(resolved, ResolvedAdapt) else "always_on",
         attention=resolved.attention,
     )
 
@@ -335,8 +338,8 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     """
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
-    # Shown items are only a record of what was scored.
-    left_out = {"budget": True, "evaluation_shown": True, "adaptations": jobs}
+    # Shown items are only a record of what was scored, and the mode says what is made of it.
+    left_out = {"budget": True, "evaluation_shown": True, "mode": True, "adaptations": jobs}
     deciding = document.model_dump(mode="json", exclude=left_out)
     for later in ("checks", "adaptations", "adapter", "evaluation_bases"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests

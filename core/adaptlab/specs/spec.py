@@ -207,6 +207,9 @@ class EvaluationSpec(Value):
 MOST_OTHER_BASES = 8
 
 
+Mode = Literal["always_on", "routed"]
+
+
 class AdaptEvaluationSpec(EvaluationSpec):
     """Tasks to score after an adaptation, also on other base models.
 
@@ -214,9 +217,14 @@ class AdaptEvaluationSpec(EvaluationSpec):
     tasks, next to that base model alone. Only tokens can be carried, and they are carried by their
     text. A seed that starts from replicate k of its own base is scored on replicate k, modulo their
     number, of another.
+
+    `mode` is how the adaptation is used: `always_on`, or `routed` to requests of the new task. Old
+    tasks then meet the base alone, so there is no retention to measure, and no method is dominated
+    by it.
     """
 
     base_models: Annotated[tuple[Name, ...], Field(max_length=MOST_OTHER_BASES)] = ()
+    mode: Mode = Field(default="always_on", exclude_if=lambda mode: mode == "always_on")
 
 
 Tokens = Annotated[
@@ -461,7 +469,8 @@ class ResolvedSpec(Value):
     imported `adapter` has none either; `method` describes the adapter. Theory checks have
     `checks` and no training steps. Without a base model, `family` is the family in which they build
     models. `adaptations` are measured by theory checks, with the seeds that are listed for each.
-    `evaluation_bases` are other base models on which an adaptation is evaluated as well.
+    `evaluation_bases` are other base models on which an adaptation is evaluated as well, and `mode`
+    is how it is used.
     """
 
     # One JSON form for every kind, also if this version lacks a plug-in: it is stored, returned by
@@ -488,4 +497,5 @@ class ResolvedSpec(Value):
     evaluation_samples: int
     evaluation_shown: int = 0
     evaluation_bases: tuple[EvaluationBase, ...] = ()
+    mode: Mode = Field(default="always_on", exclude_if=lambda mode: mode == "always_on")
     attention: AttentionSpec | None

@@ -1,6 +1,6 @@
 """The metric by which replicates stop early."""
 
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
 from adaptlab.specs.spec import ResolvedTraining
 
@@ -10,7 +10,7 @@ def stopping_metric(training: ResolvedTraining, task: Task) -> Metric | None:
 
     A perplexity is in the order of the loss, so only a share is measured for this.
     """
-    metric = metric_named(task.other_metric())
+    metric = task.own_metric()
     if training.early_stopping is None or metric is None or not metric.is_share:
         return None
     return metric

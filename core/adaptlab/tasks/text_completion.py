@@ -3,19 +3,30 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from adaptlab.errors import Problem
+from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.plugins.written_answers import WrittenAnswers
+from adaptlab.records.accepted_answers import Several, accepted_in, wanted
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.values import Value
 
 
 class AnswerField(Value):
-    """The field with the answer."""
+    """The field with the answer, or with several right ones.
+
+    With `several: list` it holds a JSON list of texts, with `bars` texts between vertical bars.
+    """
 
     field: FieldName
+    several: Several | None = Field(
+        default=None,
+        exclude_if=lambda several: several is None,  # older jobs keep their digests
+    )
 
 
 @TASKS.register("text_completion")
@@ -29,6 +40,9 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     validation. Metrics that compare answers decode those of validation and test items, greedily
     unless `decoding` says otherwise; perplexity and bits per byte, of which the lowest is the best,
     follow from the right answers.
+
+    If records have several right answers, training, exact match and the shown items have the first
+    one, and metrics that compare answers any of them.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -41,7 +55,23 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     """field of the dataset that holds the answer"""
 
     def answer_text(self, record: Record) -> str:
-        return record[self.answer.field]
+        return self.accepted(record)[0]
+
+    def accepted(self, record: Record) -> tuple[str, ...]:
+        value, several = record[self.answer.field], self.answer.several
+        return (value,) if several is None else accepted_in(value, several)
+
+    def wanted_answers(self) -> str:
+        assert self.answer.several is not None
+        return f"Give {wanted(self.answer.several)}."
+
+    def own_metric(self) -> Metric | None:
+        metric = super().own_metric()
+        return metric if metric is None or self.answer.several is None else metric.of_several()
+
+    def majority(self, facts: RecordsFacts) -> float | None:
+        """Return None for several answers, of which the first are not counted."""
+        return super().majority(facts) if self.answer.several is None else None
 
     def answer_field(self) -> tuple[str, str]:
         return "/answer/field", self.answer.field
@@ -55,7 +85,7 @@ class TextCompletion(WrittenAnswers, PromptedTask):
                 "every record an answer."
             )
             yield Problem("/answer/field", "empty_answers", detail)
-        else:
+        elif self.answer.several is None:
             yield from self.unread_answers(facts)
 
     def chance(self) -> float:
@@ -63,3 +93,13 @@ class TextCompletion(WrittenAnswers, PromptedTask):
         reference = self.reference_to_records()
         total = reference.splits.train + reference.splits.validation + reference.splits.test
         return reference.majority or 1 / total
+
+    def _own_problems(self) -> Iterator[Problem]:
+        yield from super()._own_problems()
+        metric = self.own_metric()
+        if self.answer.several is not None and (metric is None or metric.needs != "answers"):
+            detail = (
+                f"The metric {self.metric} reads the first right answer only. Leave `several` out, "
+                "or choose a metric that compares answers, such as text_match."
+            )
+            yield Problem("/answer/several", "first_answer_only", detail)

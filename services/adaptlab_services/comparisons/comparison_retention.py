@@ -14,7 +14,8 @@ from adaptlab_services.comparisons.comparison_rows import ComparedRow
 def kept(row: ComparedRow, level: float) -> MethodRetention | None:
     """Return the row's retention and drift, None if nothing is watched."""
     watched = _watched(row)
-    tasks = retention(watched, row.jobs[0].spec.task, level)
+    spec = row.jobs[0].spec
+    tasks = retention(watched, spec.task, level, spec.mode)
     drift = drifts(watched, level)
     if not tasks and not drift:
         return None
@@ -23,7 +24,12 @@ def kept(row: ComparedRow, level: float) -> MethodRetention | None:
 
 
 def _placed(row: ComparedRow) -> PlacedRow | None:
-    """Return the row's scores for gain against retention, if measured."""
+    """Return the row's scores for gain against retention, if measured.
+
+    An adaptation that is routed has no retention.
+    """
+    if row.jobs[0].spec.mode == "routed":
+        return None
     scored, new = _watched(row), row.jobs[0].spec.task
     gain, old = gained(scored, new), [*old_tasks(scored, new)]
     return None if gain is None or not old else PlacedRow(gain, old)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from adaptlab.comparisons.drift import drifts
-from adaptlab.comparisons.retention import retention
+from adaptlab.comparisons.retention import BaseScores, retention
 from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.plugins.metric import FIRST_VERSION
 from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
@@ -30,6 +30,7 @@ from adaptlab_answers.results import (
 )
 from adaptlab_db.tables import (
     AttemptRow,
+    BaseModel,
     EvaluationRow,
     ItemOutcome,
     Job,
@@ -245,11 +246,30 @@ def _kept(
 
     Outcomes are only read if there is anything but the new task.
     """
-    new = session.scalar(select(Job.resolved_spec["task"]).where(Job.id == job_id))
+    spec = Job.resolved_spec
+    new, mode = session.execute(select(spec["task"], spec["mode"]).where(Job.id == job_id)).one()
     if all(row.attached or row.task == new or row.base_model for row in rows):
         return (), ()
     scored = adapted_scores(session, [job_id], detached=True)[job_id]
-    return retention(scored, new), drifts(scored)
+    of_base = _of_base(session, job_id)
+    found = retention(scored, new, mode=mode or "always_on", of_base=of_base)
+    return found, drifts(scored)
+
+
+def _of_base(session: Session, job_id: UUID) -> BaseScores | None:
+    """Return the scores of the job that trained the base model, if any."""
+    made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
+    spec = Job.resolved_spec
+    found = session.execute(
+        select(BaseModel.job_id, spec["seeds"], spec["base_replicates"])
+        .join(BaseModel, made_here)
+        .where(Job.id == job_id)
+    ).one_or_none()
+    if found is None:
+        return None
+    base_job, seeds, replicates = found
+    own = adapted_scores(session, [base_job]).get(base_job, [])
+    return BaseScores(own, dict(zip(seeds, replicates, strict=True)))
 
 
 def _not_carried(session: Session, job_id: UUID, attempt: int) -> tuple[NotCarriedView, ...]:

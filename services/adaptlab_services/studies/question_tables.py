@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import Metric
 from adaptlab.questions.lengths import length_of
 from adaptlab.questions.passes import (
     ComparisonPlace,
@@ -177,7 +177,7 @@ def _pass(row: StudyPass, results: Mapping[UUID, ScoredJob], state: PassState) -
 
 def _tried(job: ScoredJob) -> tuple[TriedRate, ...]:
     task = None if isinstance(job.resolved, UnreadSpec) else job.resolved.task
-    metric = None if task is None else metric_named(task.other_metric())
+    metric = None if task is None else task.own_metric()
     is_lowest = metric is not None and metric.lower_is_better
     by_rate: dict[float, list[ReplicateResult]] = {}
     for replicate in job.replicates:

@@ -140,8 +140,8 @@ def print_retention(tasks: Sequence["TaskRetention"]) -> None:
         ],
     )
     for label, one in zip(labels, tasks, strict=True):
-        if one.reason is not None:
-            print(f"{label}: {one.reason}")
+        if one.remark is not None:
+            print(f"{label}: {one.remark}")
 
 
 def print_drift(texts: Sequence["TextDrift"]) -> None:

@@ -46,6 +46,14 @@ class ItemTexts(ABC):
     def room(self, places: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
         """Return the most tokens of an answer to each item."""
 
+    def others(self, place: int) -> tuple[str, ...]:
+        """Return the further right answers to an item, whole and as text."""
+        return ()
+
+    def copied(self, place: int) -> str:
+        """Return an item's prompt as an answer, as far as there is room."""
+        return ""
+
     @abstractmethod
     def written(self, tokens: Sequence[int]) -> str:
         """Return the whole text of an answer without its end token."""
@@ -170,6 +178,18 @@ class _OfRecords(ItemTexts):
 
     def written(self, tokens: Sequence[int]) -> str:
         return self._tokeniser.text(tuple(tokens))
+
+    def others(self, place: int) -> tuple[str, ...]:
+        if (others := self._texts.others) is None:
+            return ()
+        answers = others.of_record(int(self._records[place]))
+        return tuple(self.written(without_end(answer, self.end)) for answer in answers)
+
+    def copied(self, place: int) -> str:
+        texts, record = self._texts, self._records[place]
+        count = min(int(texts.asked[record]), int(texts.room(record)))
+        start = int(texts.starts[record])
+        return self.written(texts.tokens[start : start + count].tolist())
 
     def choice(self, item: int, place: int) -> AnswerText:
         label, word = self._choices[place]

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from adaptlab.engine.items.digits import listed_places
 from adaptlab.engine.items.items import Items, spans
+from adaptlab.engine.items.other_answers import OtherAnswers, other_answers
 from adaptlab.engine.items.requests import ItemRequests, RequestItems
 from adaptlab.engine.items.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.engine.kernels.counter import constant, mixed, random_bits, stream
@@ -120,6 +121,7 @@ class Texts:
         behind: what an encoder reads behind every prompt, None if answers continue prompts.
         groups: the number of each record's group, None if records are independent.
         answer_bytes: bytes of each record's answer as text, None if the metric needs none.
+        others: the right answers beside the first, None if no record has more than one.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
@@ -138,6 +140,7 @@ class Texts:
     behind: Int[Tensor, "E2"] | None
     groups: Int[Tensor, "W"] | None
     answer_bytes: Int[Tensor, "W"] | None
+    others: OtherAnswers | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
     most_answered: int
@@ -401,6 +404,7 @@ def _texts(task: TextTask) -> Texts:
         behind=torch.tensor(corpus.behind) if corpus.behind else None,
         groups=_tensor(corpus.groups) if corpus.groups else None,
         answer_bytes=_tensor(corpus.answer_bytes) if corpus.answer_bytes else None,
+        others=other_answers(corpus),
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         # Behind its prompt, an encoder also reads a mask for the last token of an answer.
         limit=task.sequence_length() + bool(corpus.behind),

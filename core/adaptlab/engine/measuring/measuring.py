@@ -64,10 +64,11 @@ def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDA
     measured, rule = np.zeros((replicates, samples, metric.columns)), task.answer_decoding()
     for places, items in scored_items(task, split, samples, samples, torch.device("cpu")):
         for column, place in enumerate(places.tolist()):
-            expected = texts.written(without_end(expected_tokens(items, column), texts.end))
+            first = texts.written(without_end(expected_tokens(items, column), texts.end))
+            right = first, *texts.others(place)
             for row, answers in enumerate(found.told):
                 given = [rule.cut(texts.written(tokens)) for tokens in answers[place]]
-                each = np.array([metric.of_answer(answer, expected) for answer in given])
+                each = np.array([metric.of_references(answer, right) for answer in given])
                 measured[row, place] = _of_samples(metric, rule, each)
     return measured
 
@@ -78,8 +79,8 @@ def _of_samples(
     """Return an item's statistics from those of its samples, [sample, column]."""
     if rule.kept == "mean":
         return each.mean(0)
-    sign = -1 if metric.lower_is_better else 1
-    return each[int(np.argmax([sign * metric.value(one[None]) for one in each]))]
+    values = metric.scaled(np.array([metric.value(one[None]) for one in each]))
+    return np.array(rule.weights()) @ each[np.argsort(-values, kind="stable")]
 
 
 def _of_endings(task: Task, split: Split, found: Judged) -> "NDArray[np.float64]":

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | None:
-    """Return the best value without reading the questions.
+    """Return the best value without reading the questions, or by copying them.
 
     None without training answers. `statistics` are those of one replicate on the test items,
     [item, column].
@@ -40,7 +42,7 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
         case "likelihood_of_text":
             value = _of_counts(task, metric, len(statistics), statistics[:, 1])
         case "answers":
-            value = _of_constants(task, metric, len(statistics))
+            return _of_answers(task, metric, len(statistics))
         case "endings" | "base":
             value = None
     return None if value is None else MetricFloor(value=value, kind="constant_answer")
@@ -61,18 +63,24 @@ def _of_labels(metric: Metric, right: Array) -> MetricFloor | None:
     return best_floor(metric, [*always, guessed])
 
 
-def _of_constants(task: Task, metric: Metric, items: int) -> float | None:
-    """Return the value of the best of the empty and of common answers."""
-    right, known = _answers(task, "test", items), Counter(_answers(task, "train", READ))
+def _of_answers(task: Task, metric: Metric, items: int) -> MetricFloor | None:
+    """Return the better of one answer to all items, and of their prompts."""
+    texts, right = item_texts(task, "test"), _right_answers(task, items)
+    known = Counter(_answers(task, "train", READ))
     if not known:
         return None
     tried = ["", *(answer for answer, _ in known.most_common(CANDIDATES))]
 
-    def value(answer: str, among: list[str]) -> float:
-        return metric.value(np.array([metric.of_answer(answer, one) for one in among]))
+    def value(given: Iterable[str], among: Sequence[Sequence[str]]) -> float:
+        pairs = zip(given, among, strict=False)
+        return metric.value(np.array([metric.of_references(*pair) for pair in pairs]))
 
-    best = max(tried, key=lambda answer: value(answer, right[:TRIED_ON]))
-    return value(best, right)
+    best = max(tried, key=lambda answer: value(repeat(answer), right[:TRIED_ON]))
+    cut = task.answer_decoding().cut
+    prompts = [cut(texts.copied(place)) for place in range(len(right))]
+    constant = MetricFloor(value=value(repeat(best), right), kind="constant_answer")
+    copied = MetricFloor(value=value(prompts, right), kind="copied_prompt")
+    return best_floor(metric, [constant, copied])
 
 
 def _of_counts(task: Task, metric: Metric, items: int, sizes: Array | None = None) -> float | None:
@@ -91,6 +99,12 @@ def _of_counts(task: Task, metric: Metric, items: int, sizes: Array | None = Non
     ]
     sizes = np.array([*map(len, answers)], np.float64) if sizes is None else sizes
     return metric.value(np.stack((np.array(losses), sizes), axis=1))
+
+
+def _right_answers(task: Task, items: int) -> list[tuple[str, ...]]:
+    texts = item_texts(task, "test")
+    firsts = enumerate(_answers(task, "test", items))
+    return [(first, *texts.others(place)) for place, first in firsts]
 
 
 def _answers(task: Task, split: Split, items: int) -> list[str]:

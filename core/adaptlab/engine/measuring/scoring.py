@@ -18,7 +18,7 @@ from adaptlab.engine.measuring.phase_progress import Advance
 from adaptlab.engine.models.bases_alone import bases_alone, bases_of
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
-from adaptlab.plugins.metric import METRICS, Metric, accompanying, metric_named
+from adaptlab.plugins.metric import METRICS, Metric, accompanying
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
 from adaptlab.runs.item_statistics import as_text, packed
@@ -129,7 +129,7 @@ def _answers(
     model: Model, task: Task, seeds: Sequence[int], advance: Advance, *, attached: bool = True
 ) -> _Answers:
     samples = model.plan.items_of(task)
-    metric = metric_named(task.other_metric())
+    metric = task.own_metric()
     with_loss = not task.listed_answers()
     found = judged(
         model, task, "test", samples, len(seeds), attached=attached, with_loss=with_loss,

@@ -12,7 +12,7 @@ from adaptlab.engine.measuring.measuring import statistics_of
 from adaptlab.engine.models.plan import Plan
 from adaptlab.engine.tensors import Float
 from adaptlab.engine.training.passes import ReplicatePass
-from adaptlab.plugins.metric import Metric, metric_named
+from adaptlab.plugins.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Standings:
     def of(cls, plan: Plan, replicates: Sequence[int], measured: Float[Tensor, "R 2"]) -> Self:
         """Return the standings of replicates by `measured_standings`."""
         accuracy, metric = (dict(zip(replicates, row, strict=True)) for row in measured.T.tolist())
-        kind = metric_named(plan.task.other_metric())
+        kind = plan.task.own_metric()
         return cls(accuracy, None if kind is None else metric, kind)
 
     def cost(self, replicates: Sequence[int]) -> tuple[int, float]:
@@ -55,7 +55,7 @@ def validation(plan: Plan, one: ReplicatePass, samples: int) -> Float[Tensor, "R
 
     The last column is 0 if early stopping follows the loss.
     """
-    metric = None if plan.stopping_metric is None else metric_named(plan.task.other_metric())
+    metric = None if plan.stopping_metric is None else plan.task.own_metric()
     found = judged(
         one.model, plan.task, "validation", samples, one.cut.replicates,
         with_answers=_needs_answers(metric),
@@ -73,7 +73,7 @@ def measured_standings(plan: Plan, one: ReplicatePass) -> Float[Tensor, "R 2"]:
     Without another metric, the second column equals the first.
     """
     samples, replicates = plan.trained.validation_samples, one.cut.replicates
-    metric = metric_named(plan.task.other_metric())
+    metric = plan.task.own_metric()
     with_loss = metric is not None and metric.needs_loss
     found = judged(
         one.model, plan.task, "validation", samples, replicates, with_loss=with_loss,
@@ -89,7 +89,7 @@ def _needs_answers(metric: Metric | None) -> bool:
 
 
 def _other(plan: Plan, found: Judged) -> Float[Tensor, "R"] | None:
-    if (metric := metric_named(plan.task.other_metric())) is None:
+    if (metric := plan.task.own_metric()) is None:
         return None
     measured = statistics_of(plan.task, "validation", metric, found)
     values = [metric.value(row) for row in measured]
