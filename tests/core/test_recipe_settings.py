@@ -12,7 +12,7 @@ import pytest
 from tests.core.planning import planned, pretrained
 
 from adaptlab.plugins.registry import as_json
-from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
+from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, PlainTest, plain_tests
 from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
@@ -242,21 +242,19 @@ def test_fair_presets_have_the_controls_that_the_paper_lacks(name: str) -> None:
 def test_what_a_claim_reads_is_measured_by_some_preset(recipe: Recipe) -> None:
     for claim in recipe.claims:
         for wording in claim.wordings.values():
-            tests = getattr(wording.test, "tests", (wording.test,))
+            tests = plain_tests(wording.test)
             assert any(all(is_there(recipe, p, one) for one in tests) for p in recipe.presets), (
                 claim.id
             )
 
 
-def is_there(recipe: Recipe, preset: Preset, test: object) -> bool:
+def is_there(recipe: Recipe, preset: Preset, test: PlainTest) -> bool:
     spec = recipe.study(preset)
     if isinstance(test, CheckHolds):
         return test.check in {check.name for check in spec.checks}
     methods = spec.methods if isinstance(spec.methods, tuple) else ()
     labels = {None, *(method.label or method.name for method in methods)}
-    named = [getattr(test, "row")]  # noqa: B009 - every test but that of a check has one
-    named += [test.other] if isinstance(test, ScoreAbove) else []
-    if not {recipe.row(label).of.method for label in named} <= labels:
+    if not {recipe.row(label).of.method for label, _ in test.cells()} <= labels:
         return False
     return not isinstance(test, EveryTrialAtMost) or has_trials(recipe, preset, test)
 

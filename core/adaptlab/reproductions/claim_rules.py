@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from adaptlab.reproductions.claim import (
     EveryTrialAtMost,
+    OfTwoRows,
     PaperClaim,
     PlainTest,
     RowSelector,
@@ -99,7 +100,7 @@ def _missing(
             return _nothing_to_lose(test, shown, rows)
         case ScoreAtLeast() if not rows[test.row].is_base:
             return _nothing_to_learn(test, shown, rows)
-        case ScoreAbove():
+        case OfTwoRows():
             return _nothing_learned(test, given, rows)
         case _:
             return None
@@ -154,14 +155,11 @@ def _nothing_to_learn(
     )
 
 
-def _nothing_learned(
-    test: ScoreAbove, given: Sequence[PlainTest], rows: DeclaredRows
-) -> str | None:
-    others = [test.row, test.other] if test.column not in rows[test.row].trained else [test.row]
-    lead_is_learned = len(others) == 1 and test.by >= LEARNED
-    if lead_is_learned:
+def _nothing_learned(test: OfTwoRows, given: Sequence[PlainTest], rows: DeclaredRows) -> str | None:
+    is_trained = test.column in rows[test.row].trained
+    if is_trained and isinstance(test, ScoreAbove) and test.by >= LEARNED:
         return None
-    for label in others:
+    for label in [test.row] if is_trained else [test.row, test.other]:
         if not rows[label].is_base and not _has_learned(label, given, rows):
             return f"a test in `given` that {label!r} has learned its task"
     return None
