@@ -5,6 +5,7 @@ What nothing has learned shows nothing.
 
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.core.measuring import (
     on_descending,
     right,
 )
+from tests.core.watched import both_ways
 
 from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import (
@@ -30,13 +32,15 @@ from adaptlab.reproductions.claim import (
     NoLarger,
     PaperClaim,
     PlainTest,
+    RetainsMore,
+    RowSelector,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
     Wording,
     plain_tests,
 )
-from adaptlab.reproductions.claim_rules import is_failure
+from adaptlab.reproductions.claim_rules import DeclaredRow, is_failure
 from adaptlab.reproductions.claim_verdicts import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.reproductions.recipe_results import (
@@ -47,6 +51,7 @@ from adaptlab.reproductions.recipe_results import (
     TrialScore,
 )
 from adaptlab.reproductions.recipe_study import recipe_named
+from adaptlab.runs.events import Evaluation
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import Choice
 from adaptlab.statistics import Scores
@@ -151,6 +156,7 @@ def a_row_of(
         parameters=100,
         steps=100,
         scores=scored(None),
+        watched=() if row.of.method is None else watched(recipe, table, row, scores),
         carried={c.base_model: scored(c.base_model) for c in table.columns if c.base_model},
         deviations=dict.fromkeys(SEEDS, 0.0),
         trials=tuple(
@@ -161,6 +167,33 @@ def a_row_of(
         schedule="constant",
         losses=AT_REST,
     )
+
+
+def watched(
+    recipe: Recipe, table: PublishedTable, row: TableRow, scores: Mapping[Cell, float]
+) -> tuple[Evaluation, ...]:
+    """Return the scores of a row and of its base model, for retention."""
+    declared = recipe.declared_rows()
+    base = declared[row.label].of.base_model
+    of = [one.label for one in table.rows if declared[one.label] == alone(base)]
+    return tuple(
+        chain.from_iterable(
+            both_ways(
+                column.task.model_dump(mode="json"),
+                *(
+                    [round(ITEMS * scores.get((label, column.label), 0.0))] * len(SEEDS)
+                    for label in (row.label, *of[:1])
+                ),
+                items=ITEMS,
+            )
+            for column in table.columns
+            if of and column.base_model is None
+        )
+    )
+
+
+def alone(base: str | None) -> DeclaredRow:
+    return DeclaredRow(of=RowSelector(base_model=base), trained=frozenset())
 
 
 def everywhere(recipe: Recipe, value: float) -> dict[Cell, float]:
@@ -232,7 +265,7 @@ def ideal(claim: PaperClaim, wording: Wording, preset: Preset = "quick") -> dict
     return {
         (test.row, test.column): 1.0
         for test in (*plain_tests(wording.test), *claim.premises(preset), *claim.controls)
-        if isinstance(test, ScoreAtLeast | ScoreAbove)
+        if isinstance(test, ScoreAtLeast | ScoreAbove | RetainsMore)
     }
 
 

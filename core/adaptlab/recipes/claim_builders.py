@@ -6,9 +6,11 @@ from adaptlab.reproductions.claim import (
     AllOf,
     CheckHolds,
     ClaimRole,
+    DriftsLess,
     PaperClaim,
     PlainTest,
     Preset,
+    RetainsMore,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
@@ -66,6 +68,16 @@ def at_floor(row: str, column: str, within: float = 0.02) -> ScoreAtMost:
 def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
     """Return the test that the row scores more than `by` above the other."""
     return ScoreAbove(row=row, column=column, other=other, by=by)
+
+
+def retains_more(row: str, other: str, column: str, by: float) -> RetainsMore:
+    """Return the test that the row retains more of the old task, by `by`."""
+    return RetainsMore(row=row, column=column, other=other, by=by)
+
+
+def drifts_less(row: str, other: str, column: str, by: float) -> DriftsLess:
+    """Return the test that the row drifts less on the text, by `by` nats."""
+    return DriftsLess(row=row, column=column, other=other, by=by)
 
 
 def holds(check: str, report: str | None = None) -> CheckHolds:

@@ -95,6 +95,27 @@ class ScoreAbove(OfTwoRows):
         return ((self.row, self.column), (self.other, self.other_column or self.column))
 
 
+class RetainsMore(OfTwoRows):
+    """The row retains more of the column's old task than another, by `by`.
+
+    Retention is (attached - floor) / (base - floor) per seed, as on a study's page; `by` is a share
+    of the skill (0.01: one point). It is decided only where every base is shown to have the skill.
+    """
+
+    kind: Literal["retains_more"] = "retains_more"
+    by: Share = 0.0
+
+
+class DriftsLess(OfTwoRows):
+    """The row drifts less than another on the column's neutral text, by `by`.
+
+    Drift is KL(base || adapted) per token, and `by` in nats.
+    """
+
+    kind: Literal["drifts_less"] = "drifts_less"
+    by: Annotated[float, Field(ge=0)] = 0.0
+
+
 class EveryTrialAtMost(OfRow):
     """Every trial of every seed scores at most `value` on validation.
 
@@ -165,6 +186,8 @@ PlainTest = Annotated[
     ScoreAtMost
     | ScoreAtLeast
     | ScoreAbove
+    | RetainsMore
+    | DriftsLess
     | EveryTrialAtMost
     | DeviationAtMost
     | DeviationAtLeast

@@ -11,9 +11,11 @@ from adaptlab.reproductions.claim import (
     ClaimTest,
     DeviationAtLeast,
     DeviationAtMost,
+    DriftsLess,
     EveryTrialAtMost,
     NoLarger,
     PlainTest,
+    RetainsMore,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
@@ -34,6 +36,7 @@ from adaptlab.reproductions.claim_findings import (
     unmeasured_seeds,
     unseen_seeds,
 )
+from adaptlab.reproductions.claim_retention import decide_retention
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
     MeasuredCheck,
@@ -75,6 +78,8 @@ def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -
             return _score(test, recipe, measured)
         case ScoreAbove():
             return _above(test, recipe, measured)
+        case RetainsMore() | DriftsLess():
+            return decide_retention(test, recipe, measured)
         case EveryTrialAtMost():
             return _of_row(test.row, _every_trial, test, recipe, measured)
         case DeviationAtMost() | DeviationAtLeast():
