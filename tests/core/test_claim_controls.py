@@ -26,6 +26,7 @@ from tests.core.watched import both_ways
 
 from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     CheckHolds,
     DeviationAtLeast,
     EveryTrialAtMost,
@@ -49,6 +50,7 @@ from adaptlab.reproductions.recipe_results import (
     RecipeRow,
     SeedLoss,
     TrialScore,
+    row_of,
 )
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.runs.events import Evaluation
@@ -295,7 +297,7 @@ def presets_of(recipe: Recipe, claim: PaperClaim) -> list[Preset]:
 def moving(found: RecipeMeasurements, claim: PaperClaim, recipe: Recipe) -> RecipeMeasurements:
     """Return the same measurements, with attention that moved.
 
-    It moved in the rows that the claim says it moves in.
+    It moved in the rows that the claim says it moves in, and checks have figures in its order.
     """
     tests = [test for wording in claim.wordings.values() for test in plain_tests(wording.test)]
     moved = {recipe.row(one.row).of.method for one in tests if isinstance(one, DeviationAtLeast)}
@@ -303,7 +305,24 @@ def moving(found: RecipeMeasurements, claim: PaperClaim, recipe: Recipe) -> Reci
         replace(row, deviations=dict.fromkeys(SEEDS, 0.5)) if row.method in moved else row
         for row in found.rows
     ]
-    return replace(found, rows=tuple(rows))
+    orders = [one for one in tests if isinstance(one, CheckAbove)]
+    counted = [
+        counts(found, recipe, order, label, 100 * (label == order.row))
+        for order in orders
+        for label in (order.row, order.other)
+    ]
+    return replace(found, rows=tuple(rows), checks=(*found.checks, *counted))
+
+
+def counts(
+    found: RecipeMeasurements, recipe: Recipe, test: CheckAbove, label: str, count: int
+) -> MeasuredCheck:
+    """Return the check of a row with the same count in every seed."""
+    row = row_of(recipe, found, label)
+    assert isinstance(row, RecipeRow)
+    figure = {test.detail: (count,) * len(SEEDS), "seeds": SEEDS}
+    report = Check.at_most("invented", "There are none.", count, 0.0, **figure)
+    return MeasuredCheck(test.check, test.check, of=row, reports=(report,))
 
 
 def without(test: PlainTest, scores: dict[Cell, float]) -> dict[Cell, float]:

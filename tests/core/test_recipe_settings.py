@@ -12,7 +12,13 @@ import pytest
 from tests.core.planning import planned, pretrained
 
 from adaptlab.plugins.registry import as_json
-from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, PlainTest, plain_tests
+from adaptlab.reproductions.claim import (
+    CheckAbove,
+    CheckHolds,
+    EveryTrialAtMost,
+    PlainTest,
+    plain_tests,
+)
 from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
@@ -252,6 +258,8 @@ def is_there(recipe: Recipe, preset: Preset, test: PlainTest) -> bool:
     spec = recipe.study(preset)
     if isinstance(test, CheckHolds):
         return test.check in {check.name for check in spec.checks}
+    if isinstance(test, CheckAbove) and test.check not in {check.name for check in spec.checks}:
+        return False
     methods = spec.methods if isinstance(spec.methods, tuple) else ()
     labels = {None, *(method.label or method.name for method in methods)}
     if not {recipe.row(label).of.method for label, _ in test.cells()} <= labels:

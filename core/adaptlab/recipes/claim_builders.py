@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from adaptlab.reproductions.claim import (
     AllOf,
+    CheckAbove,
     CheckHolds,
     ClaimRole,
     DriftsLess,
@@ -83,3 +84,8 @@ def drifts_less(row: str, other: str, column: str, by: float) -> DriftsLess:
 def holds(check: str, report: str | None = None) -> CheckHolds:
     """Return the test that a theory check holds, or one of its reports."""
     return CheckHolds(check=check, report=report)
+
+
+def check_above(row: str, other: str, check: str, detail: str, by: float) -> CheckAbove:
+    """Return the test that a check's figure is larger for the row."""
+    return CheckAbove(row=row, other=other, check=check, detail=detail, by=by)

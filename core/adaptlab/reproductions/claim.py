@@ -167,6 +167,24 @@ class CheckHolds(Value):
         return ()
 
 
+class CheckAbove(OfRow):
+    """A figure of a theory check is larger for the row than for another.
+
+    `detail` is the figure by replicate in the check's reports; the claim is that it is larger by
+    more than `by`, in the figure's own unit.
+    """
+
+    kind: Literal["check_above"] = "check_above"
+    other: RowLabel
+    check: Name
+    detail: Name
+    by: Annotated[float, Field(ge=0)] = 0.0
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return both rows."""
+        return ((self.row, None), (self.other, None))
+
+
 class NoLarger(OfRow):
     """The row has no more trained parameters than another.
 
@@ -192,7 +210,8 @@ PlainTest = Annotated[
     | DeviationAtMost
     | DeviationAtLeast
     | NoLarger
-    | CheckHolds,
+    | CheckHolds
+    | CheckAbove,
     Field(discriminator="kind"),
 ]
 

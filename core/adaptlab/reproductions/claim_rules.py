@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     EveryTrialAtMost,
     OfTwoRows,
     PaperClaim,
@@ -65,7 +66,7 @@ def missing_controls(claim: PaperClaim, rows: DeclaredRows) -> Iterator[str]:
       model must have had the other.
     - A row that is claimed to learn a task needs the claim that its base model alone fails at it.
     - A row that is claimed to be ahead must have learned its own task, unless the lead is at least
-      `LEARNED`.
+      `LEARNED`; of two rows whose weights are compared, both.
     """
     for given in (claim.given, *claim.given_in.values()):
         shown = (*given, *claim.controls)
@@ -102,6 +103,8 @@ def _missing(
             return _nothing_to_learn(test, shown, rows)
         case OfTwoRows():
             return _nothing_learned(test, given, rows)
+        case CheckAbove():
+            return _unlearned((test.row, test.other), given, rows)
         case _:
             return None
 
@@ -159,7 +162,11 @@ def _nothing_learned(test: OfTwoRows, given: Sequence[PlainTest], rows: Declared
     is_trained = test.column in rows[test.row].trained
     if is_trained and isinstance(test, ScoreAbove) and test.by >= LEARNED:
         return None
-    for label in [test.row] if is_trained else [test.row, test.other]:
+    return _unlearned([test.row] if is_trained else [test.row, test.other], given, rows)
+
+
+def _unlearned(labels: Sequence[str], given: Sequence[PlainTest], rows: DeclaredRows) -> str | None:
+    for label in labels:
         if not rows[label].is_base and not _has_learned(label, given, rows):
             return f"a test in `given` that {label!r} has learned its task"
     return None

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from adaptlab.figures import counted, percent
+from adaptlab.figures import counted
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     CheckHolds,
     ClaimTest,
     DeviationAtLeast,
@@ -20,8 +21,8 @@ from adaptlab.reproductions.claim import (
     ScoreAtLeast,
     ScoreAtMost,
 )
+from adaptlab.reproductions.claim_checks import decide_check, decide_check_order
 from adaptlab.reproductions.claim_findings import (
-    LEVEL,
     Decision,
     decision,
     few_seeds,
@@ -39,7 +40,6 @@ from adaptlab.reproductions.claim_findings import (
 from adaptlab.reproductions.claim_retention import decide_retention
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
-    MeasuredCheck,
     Missing,
     RecipeMeasurements,
     RecipeRow,
@@ -47,10 +47,8 @@ from adaptlab.reproductions.recipe_results import (
     because,
     cell_of,
     row_of,
-    stands_for,
 )
 from adaptlab.reproductions.training_rest import unrest
-from adaptlab.runs.theory_report import Check
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import (
     Interval,
@@ -61,8 +59,6 @@ from adaptlab.statistics import (
 )
 from adaptlab.statistics.samples import sample_of, shifted
 
-OPPOSITE = "opposite"
-"""A detail of a report: the value beyond which the opposite of its claim is shown."""
 LEAST_FLOOR = 5e-4
 """Floors below it are not said: they round to 0.0 %."""
 T = TypeVar("T", bound=ClaimTest)
@@ -87,7 +83,9 @@ def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -
         case NoLarger():
             return _of_row(test.row, _sizes(recipe, measured), test, recipe, measured)
         case CheckHolds():
-            return _check(test, recipe, measured)
+            return decide_check(test, recipe, measured)
+        case CheckAbove():
+            return decide_check_order(test, recipe, measured)
 
 
 def _of_row(
@@ -297,90 +295,6 @@ def _deviation(test: DeviationAtMost | DeviationAtLeast, row: RecipeRow) -> Deci
         return decision(text, holds=True, fails=False, doubts=doubts)
     text = f"{moved} {least:.2g} to {most:.2g} {over}; claimed: at least {test.value:.2g}"
     return decision(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
-
-
-def _check(test: CheckHolds, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
-    checks = [one for one in measured.checks if _is_meant(test, recipe, one)]
-    reports = [
-        report
-        for one in checks
-        for report in one.reports
-        if test.report is None or report.name == test.report
-    ]
-    if not reports:
-        reasons = [reason for one in checks for reason in one.missing]
-        return not_measured(f"check {test.report or test.check} has no report{because(reasons)}")
-    unclear = [report for report in reports if _is_unclear(report)]
-    failed = [one for one in reports if one.verdict == "fails" and one not in unclear]
-    shown = (*failed, *unclear, *reports)[0]
-    seeds = [one.seeds for one in checks if one.seeds is not None]
-    over = f", on {counted(min(seeds), 'replicate')}" if seeds else ""
-    text = (
-        f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
-        f"{shown.name} measured {_estimate(shown):.3g}{_interval_of(shown)}, claimed: "
-        f"{shown.bound} {shown.tolerance:.3g}"
-    )
-    doubts = list(few_seeds(min(seeds)) if seeds else ())
-    if failed and not all(map(_has_interval, failed)):
-        doubts = []  # a counterexample refutes without any statistics
-    if not failed:
-        doubts += [reason for one in checks for reason in one.missing]
-    return decision(
-        text,
-        holds=not failed and not unclear,
-        fails=bool(failed),
-        doubts=doubts,
-        is_reversed=all(map(_is_opposite, failed)),
-    )
-
-
-def _is_unclear(report: Check) -> bool:
-    """Return True if the report has an interval that contains its tolerance."""
-    low, high = report.details.get("low"), report.details.get("high")
-    if not isinstance(low, float) or not isinstance(high, float):
-        return False
-    return low <= report.tolerance < high
-
-
-def _has_interval(report: Check) -> bool:
-    return {"low", "high"} <= report.details.keys()
-
-
-def _is_opposite(report: Check) -> bool:
-    """Return True if the report's interval is beyond the detail `OPPOSITE`."""
-    limit = report.details.get(OPPOSITE)
-    end = report.details.get("high" if report.bound == "at least" else "low")
-    if not isinstance(limit, float) or not isinstance(end, float):
-        return False
-    return end < limit if report.bound == "at least" else end > limit
-
-
-def _estimate(report: Check) -> float:
-    """Return the measured value, or the difference of which it is a limit."""
-    difference = report.details.get("difference")
-    return difference if isinstance(difference, float) else report.measured
-
-
-def _interval_of(report: Check) -> str:
-    if not _has_interval(report):
-        return ""
-    return " ({} interval {:.3g} to {:.3g})".format(
-        percent(LEVEL, 0), report.details["low"], report.details["high"]
-    )
-
-
-def _held(reports: int, failed: int, unclear: int) -> str:
-    if reports == 1:
-        return f"its report {'fails' if failed else 'is undecided' if unclear else 'holds'}"
-    undecided = f", {unclear} {'is' if unclear == 1 else 'are'} undecided" if unclear else ""
-    held = reports - failed - unclear
-    return f"{held} of its {reports} reports {'holds' if held == 1 else 'hold'}{undecided}"
-
-
-def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
-    if test.check not in (one.check, one.label):
-        return False
-    return test.of is None or (one.of is not None and stands_for(recipe, test.of, one.of))
 
 
 def _interval(score: Interval, level: float) -> str:
