@@ -8,11 +8,14 @@ from tests.core.watched import both_ways, drifted
 
 from adaptlab.comparisons.retention import retention
 from adaptlab.recipes.claim_builders import drifts_less, retains_more
+from adaptlab.recipes.petrov2024.forgetting import OLD
 from adaptlab.reproductions.claim import PlainTest
 from adaptlab.reproductions.claim_findings import Decision
 from adaptlab.reproductions.claim_tests import decide_test
 from adaptlab.reproductions.recipe import PublishedTable, Recipe, TableColumn, chosen
 from adaptlab.reproductions.recipe_results import RecipeRow
+from adaptlab.reproductions.recipe_study import recipe_named
+from adaptlab.specs.spec import PretrainSpec
 
 UP: dict[str, object] = {"name": "sort_ascending", "length": 3, "alphabet": 4}
 TEXT: dict[str, object] = {
@@ -119,3 +122,24 @@ def test_an_order_in_drift(
 def test_drift_without_texts_is_not_measured() -> None:
     found = decided(DRIFTS, kept("prefix", *[300] * 5), kept("full", *[40] * 5))
     assert found.evidence == "Prefix has no drift on text yet."
+
+
+def test_old_skills_of_forgetting_have_a_cue_that_the_base_has_learned() -> None:
+    """Without it, the largest lead is not decided."""
+    recipe = recipe_named("petrov2024/forgetting")
+    (base,) = recipe.study("quick").base_models
+    assert isinstance(base, PretrainSpec)
+    old = base.task.model_dump(mode="json")
+    assert {one["name"] for one in old["tasks"]} == {"cued"}
+    assert len({one["cue"] for one in old["tasks"]}) == 4
+    test = retains_more("prefix-tuning", "full fine-tuning", OLD, 0.01)
+    rows = [
+        a_row(
+            method, base_model="skills", seeds=SEEDS,
+            watched=both_ways(old, [right] * 5, [20] * 5, ITEMS),
+        )
+        for method, right in (("prefix-tuning", 300), ("full fine-tuning", 10))
+    ]  # fmt: skip
+    found = decide_test(test, recipe, measured(*rows))
+    assert found.finding == "undecided"
+    assert "The base is at its floor" in found.evidence
