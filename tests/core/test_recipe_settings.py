@@ -364,6 +364,18 @@ def test_ranks_of_biderman2024_are_within_the_budget() -> None:
     assert budget.trainable_parameters == 16 * 2 * 10 * 64
 
 
+def test_shuttleworth2024_measures_intruders_of_every_method() -> None:
+    plan = plan_of("shuttleworth2024/intruders", "quick")
+    spec = recipe_named("shuttleworth2024/intruders").study("quick")
+    sizes = {cell.method: cell.trainable_parameters for cell in plan.cells}
+    assert [check.of for check in spec.checks] == [*sizes]
+    whole = sizes.pop("full fine-tuning")
+    assert sizes["LoRA of rank 1"] * 64 == sizes["LoRA of rank 64"] == 147_456
+    assert whole is not None
+    assert sizes["LoRA of rank 8"] < whole
+    assert len(plan.checks) == 4
+
+
 def test_methods_of_the_ranking_have_no_more_than_its_budget() -> None:
     plan = plan_of("ranking/in-small", "quick")
     sizes = {cell.method: cell.trainable_parameters for cell in plan.cells}
