@@ -31,11 +31,12 @@ MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")
 class Run:
     """What a job is said to have measured, the same for every seed.
 
-    `right` are the items right by task; the last trial of a seed has `last` of the validation
-    items right, and the others none.
+    `right` are the items right by task, and `alone` those of the base model; the last trial of a
+    seed has `last` of the validation items right, and the others none.
     """
 
     right: Mapping[str, int] = field(default_factory=dict[str, int])
+    alone: Mapping[str, int] = field(default_factory=dict[str, int])
     last: float = 0.0
     deviation: float | None = None
     checks: tuple[Check, ...] = ()
@@ -124,15 +125,25 @@ def evaluated(
     spec: ResolvedSpec, one: events.ReplicateResult, run: Run
 ) -> Iterator[events.Evaluated]:
     for task in map(as_json, scored_tasks(readable(spec))):
-        right = run.right[str(task["name"])]
-        yield events.Evaluated(
-            evaluation=events.Evaluation(
-                replicate=one.replicate,
-                seed=one.seed,
-                task=task,
-                split="test",
-                correct=right,
-                total=ITEMS,
-                outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
-            )
+        name = str(task["name"])
+        yield scored(one, task, run.right[name], attached=True)
+        if name in run.alone:
+            yield scored(one, task, run.alone[name], attached=False)
+
+
+def scored(
+    one: events.ReplicateResult, task: dict[str, object], right: int, *, attached: bool
+) -> events.Evaluated:
+    """The score of a replicate, or of its base model alone."""
+    return events.Evaluated(
+        evaluation=events.Evaluation(
+            replicate=one.replicate,
+            seed=one.seed,
+            task=task,
+            split="test",
+            attached=attached,
+            correct=right,
+            total=ITEMS,
+            outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
         )
+    )
