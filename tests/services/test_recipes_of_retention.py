@@ -1,8 +1,7 @@
 """Reports of recipes on retention, from the scores and checks of jobs."""
 
 from sqlalchemy.orm import Session, sessionmaker
-from tests.reproducing import ITEMS, Run, run_all
-from tests.services.test_recipes import create, findings, report
+from tests.reproducing import ITEMS, Run, create, findings, report, run_all
 
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import ResolvedSpec

@@ -33,8 +33,8 @@ def drifts(evaluations: Sequence[Evaluation], level: float = LEVEL) -> tuple[Tex
 
 
 @dataclass(frozen=True, eq=False)
-class NeutralText:
-    """The statistics of passages by seed, adapted and of the base models alone.
+class PassageStatistics:
+    """Statistics of passages by seed, adapted and of the base alone.
 
     `after` and `before` are [seed, passage, statistic].
     """
@@ -57,14 +57,14 @@ class NeutralText:
         return _ratio(sums, self.after[0, :, per], self.clusters)
 
 
-def neutral_texts(evaluations: Sequence[Evaluation]) -> Iterator[NeutralText]:
+def neutral_texts(evaluations: Sequence[Evaluation]) -> Iterator[PassageStatistics]:
     """Yield the datasets of neutral texts that were scored both ways."""
     for task, pairs in paired_tasks(evaluations):
         read = [(_columns(one, task), _columns(base, task)) for one, base in pairs]
         known = [(one, base) for one, base in read if one is not None and base is not None]
         if not is_measured_against_base(task.get("metric")) or len(known) < len(pairs):
             continue
-        yield NeutralText(
+        yield PassageStatistics(
             task=task,
             after=np.stack([one for one, _ in known]),
             before=np.stack([base for _, base in known]),
@@ -78,7 +78,7 @@ def _columns(one: Evaluation, task: Mapping[str, object]) -> Columns | None:
     return None if text is None else unpacked(from_text(text), one.total, 4)
 
 
-def _drift(text: NeutralText, level: float) -> TextDrift:
+def _drift(text: PassageStatistics, level: float) -> TextDrift:
     kl, bits, before = text.kl(), text.bits(), text.before
     kl_limits, bits_limits = (
         typical_limits(one.values, one.of_items, one.units, level) for one in (kl, bits)

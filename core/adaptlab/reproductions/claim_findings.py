@@ -1,4 +1,4 @@
-"""Findings on the tests of a claim, and the doubts that keep them undecided."""
+"""Findings on the tests of claims, and doubts that keep them open."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Findings on claims about retention and drift, as study pages measure them."""
+"""Findings on retention and drift, as study pages measure them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
