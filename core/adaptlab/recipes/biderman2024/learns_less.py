@@ -4,7 +4,6 @@ from adaptlab.recipes.claim_builders import above, at_least, at_most, claim, ret
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.forgetting import (
-    HARDER,
     NEW,
     OLD,
     POINT,
@@ -13,7 +12,7 @@ from adaptlab.recipes.petrov2024.forgetting import (
     equal_steps,
     small_base,
 )
-from adaptlab.recipes.studies import Members, study
+from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import PaperClaim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
@@ -25,12 +24,6 @@ BASE = "pretrained on four skills"
 RANKS = (1, 4, 16)
 LORAS = tuple(f"LoRA of rank {rank}" for rank in RANKS)
 LOWEST, _, HIGHEST = LORAS
-HARD = "ascending, +1"
-COLUMNS: tuple[Members, ...] = (
-    *SHOWN,
-    {"name": "cued", "cue": paper.NEW_CUE, "task": {"name": "sort_then_add"}},
-)
-_, NEW_TASK, HARD_TASK = COLUMNS
 
 
 @RECIPES.register("biderman2024/learns-less-forgets-less")
@@ -50,11 +43,10 @@ def learns_less() -> Recipe:
         notes={
             "quick": "The paper adapts models of 7B parameters to code and mathematics, and scores "
             "what they knew by common benchmarks. Here a decoder of two layers and width 64 has "
-            "four skills, each called up by a cue. What is learned is compared on a fifth skill, "
-            "after which no method keeps any; what is retained, after a new cue for a known skill. "
-            "LoRA is on the MLP, of rank 1, 4 and 16; the paper's has ranks 16 to 256 on all "
-            "matrices. Every method has 600 steps at 4 constant rates. About 20 minutes on two "
-            "busy cores.",
+            "four skills, each called up by a cue, and learns a new cue for one of them: after a "
+            "fifth skill, no method kept any. LoRA is on the MLP, of rank 1, 4 and 16; the paper's "
+            "has ranks 16 to 256 on all matrices. Every method has 600 steps at 4 constant rates. "
+            "About 10 minutes on two busy cores.",
         },
     )
 
@@ -63,13 +55,13 @@ def _quick() -> StudySpec:
     return study(
         "biderman2024-learns-less",
         bases=[small_base()],
-        tasks=(SMALL_TASKS[1], HARDER),
+        tasks=SMALL_TASKS[1:],
         methods=(
             *(small.lora(label, rank, ("mlp",)) for label, rank in zip(LORAS, RANKS, strict=True)),
             small.full(),
         ),
         budget=2 * 10 * max(RANKS) * small.WIDTH,
-        scored=(*SMALL_TASKS, HARDER),
+        scored=SMALL_TASKS,
         samples=1000,
         training=equal_steps(),
         tuning={"validation_samples": 640},
@@ -78,14 +70,10 @@ def _quick() -> StudySpec:
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Scores after learning a new cue, and a harder task, attached",
+        title="Scores after learning to sort downwards after a new cue, attached",
         source=f"{SOURCE} has other data",
-        columns=columns((OLD, NEW, HARD), COLUMNS),
-        rows=(
-            row(BASE),
-            *(row(label, of=label, task=NEW_TASK) for label in (*LORAS, paper.FULL)),
-            *(row(_hard(label), of=label, task=HARD_TASK) for label in (*LORAS, paper.FULL)),
-        ),
+        columns=columns((OLD, NEW), SHOWN),
+        rows=(row(BASE), *(row(label, of=label) for label in (*LORAS, paper.FULL))),
     )
 
 
@@ -98,15 +86,14 @@ def _claims() -> tuple[PaperClaim, ...]:
             "After its cue, the base model does each old skill, and does not do the new task.",
             skilled,
             at_most(BASE, NEW, 0.05),
-            at_most(BASE, HARD, 0.05),
             role="premise",
         ),
         claim(
             VERSION,
             "lora-learns-less",
-            "LoRA learns the harder task less well than full fine-tuning.",
-            *(above(_hard(paper.FULL), _hard(label), HARD, POINT) for label in LORAS),
-            given=[at_least(_hard(paper.FULL), HARD, 0.5)],
+            "LoRA learns the new task less well than full fine-tuning.",
+            *(above(paper.FULL, label, NEW, POINT) for label in LORAS),
+            given=_learned(paper.FULL),
         ),
         claim(
             VERSION,
@@ -119,8 +106,8 @@ def _claims() -> tuple[PaperClaim, ...]:
             VERSION,
             "a-higher-rank-learns-more",
             "LoRA of a higher rank learns more.",
-            above(_hard(HIGHEST), _hard(LOWEST), HARD, POINT),
-            given=[at_least(_hard(HIGHEST), HARD, 0.5)],
+            above(HIGHEST, LOWEST, NEW, POINT),
+            given=_learned(HIGHEST),
         ),
         claim(
             VERSION,
@@ -132,11 +119,6 @@ def _claims() -> tuple[PaperClaim, ...]:
     )
 
 
-def _hard(label: str) -> str:
-    """Return the label of a method that was trained on the harder task."""
-    return f"{label}, harder task"
-
-
 def _learned(*methods: str) -> tuple[PlainTest, ...]:
-    """Return tests that methods have learned the new cue."""
+    """Return tests that methods have learned the new task."""
     return tuple(at_least(label, NEW, 0.5) for label in methods)

@@ -24,7 +24,7 @@ SMALL_TASKS = (
     paper.cued(small.task(paper.DOWN), paper.NEW_CUE),
 )
 HARDER = paper.cued(small.task(paper.UP_ADD_1), paper.NEW_CUE)
-"""A new task that is none of the skills."""
+"""A task that is none of the skills, which the base is scored on too."""
 LOST = 0.5
 POINT = 0.01
 STEPS = 600
