@@ -47,7 +47,7 @@ def test_an_order_in_a_figure_of_a_check(
 def test_the_evidence_has_both_means_and_the_difference() -> None:
     said = decided((20, 22, 19, 21, 23), (3, 2, 4, 3, 1)).evidence
     assert said.startswith(
-        "Check intruders has 21 for prefix and 2.6 for full, 18.4 more (95 % interval "
+        "Check intruders has 21 for prefix and 2.6 for full, a difference of 18.4 (95 % "
     )
     assert said.endswith("claimed: more than 2.")
 

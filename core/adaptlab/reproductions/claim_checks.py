@@ -138,8 +138,8 @@ def decide_check_order(test: CheckAbove, recipe: Recipe, measured: RecipeMeasure
     apart = np.array([first[seed] - second[seed] for seed in shared])
     low, high = typical_limits(apart, 0.0, 1, level)
     text = (
-        f"check {test.check} has {ours.mean:.3g} for {test.row} and "
-        f"{theirs.mean:.3g} for {test.other}, {apart.mean():.3g} more ({interval_name(level)} "
+        f"check {test.check} has {ours.mean:.3g} for {test.row} and {theirs.mean:.3g} for "
+        f"{test.other}, a difference of {apart.mean():.3g} ({interval_name(level)} "
         f"{low:.3g} to {high:.3g} for a typical seed; {counted(len(shared), 'seed')}; "
         f"{unseen_seeds(len(shared))}); claimed: more than {test.by:.3g}"
     )
