@@ -58,7 +58,7 @@ def intruders() -> Recipe:
             "full. Intruders are counted among the first 10 left singular vectors of each of 12 "
             "matrices: those with a cosine below 0.5 to all of the base's. Every method has 600 "
             "steps at 4 constant rates, chosen by the new task alone. Not measured: forgetting by "
-            "the number of intruders, and after shrinking them. About 15 minutes on two busy "
+            "the number of intruders, and after shrinking them. About 20 minutes on two busy "
             "cores.",
         },
     )
