@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
     MadeUpLedger,
     a_checkpoint,
+    a_principal,
     a_replicate,
     a_summary,
     an_attention_map,
@@ -16,12 +18,17 @@ from tests.making import (
 )
 
 from adaptlab.plugins.registry import as_json
+from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.runs import events
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.resolved import readable, scored_tasks
 from adaptlab.specs.spec import ResolvedSpec
+from adaptlab_answers.recipes import StudyReport
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.lifecycle.held_leases import Claim
+from adaptlab_services.recipes import recipes
+from adaptlab_services.studies import studies
+from adaptlab_services.studies.studies import Rules
 
 ITEMS = 3200
 MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")
@@ -31,15 +38,43 @@ MAP, WEIGHTS = Path("map.npy"), Path("weights.safetensors")
 class Run:
     """What a job is said to have measured, the same for every seed.
 
-    `right` are the items right by task; the last trial of a seed has `last` of the validation
-    items right, and the others none.
+    `right` are the items right by task, and `alone` those of the base model; the last trial of a
+    seed has `last` of the validation items right, and the others none.
     """
 
     right: Mapping[str, int] = field(default_factory=dict[str, int])
+    alone: Mapping[str, int] = field(default_factory=dict[str, int])
     last: float = 0.0
     deviation: float | None = None
     checks: tuple[Check, ...] = ()
     fails: bool = False
+
+
+def request(**changes: Any) -> RecipeRequest:
+    """Return a request for the study of a recipe, by default table 1."""
+    return RecipeRequest.model_validate(
+        {"recipe": "petrov2024/table-1", "preset": "quick", "seeds": 3} | changes
+    )
+
+
+def create(sessions: sessionmaker[Session], **changes: Any) -> str:
+    """The name of a study that was made from a recipe."""
+    with sessions.begin() as session:
+        asked = recipes.requested(session, request(**changes))
+        who = a_principal(session)
+        made = studies.create(session, who, asked.spec, Rules(), recipe=asked.recipe)
+        return made.study.name
+
+
+def report(sessions: sessionmaker[Session], study: str) -> StudyReport:
+    """Return the report on a study."""
+    with sessions.begin() as session:
+        return recipes.report(session, study)
+
+
+def findings(said: StudyReport) -> dict[str, str]:
+    """Return the findings by claim and wording."""
+    return {f"{one.claim} {one.wording}": one.finding for one in said.claims}
 
 
 def as_published(spec: ResolvedSpec) -> Run:
@@ -124,15 +159,25 @@ def evaluated(
     spec: ResolvedSpec, one: events.ReplicateResult, run: Run
 ) -> Iterator[events.Evaluated]:
     for task in map(as_json, scored_tasks(readable(spec))):
-        right = run.right[str(task["name"])]
-        yield events.Evaluated(
-            evaluation=events.Evaluation(
-                replicate=one.replicate,
-                seed=one.seed,
-                task=task,
-                split="test",
-                correct=right,
-                total=ITEMS,
-                outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
-            )
+        name = str(task["name"])
+        yield scored(one, task, run.right[name], attached=True)
+        if name in run.alone:
+            yield scored(one, task, run.alone[name], attached=False)
+
+
+def scored(
+    one: events.ReplicateResult, task: dict[str, object], right: int, *, attached: bool
+) -> events.Evaluated:
+    """The score of a replicate, or of its base model alone."""
+    return events.Evaluated(
+        evaluation=events.Evaluation(
+            replicate=one.replicate,
+            seed=one.seed,
+            task=task,
+            split="test",
+            attached=attached,
+            correct=right,
+            total=ITEMS,
+            outcomes=np.packbits(np.arange(ITEMS) < right).tobytes().hex(),
         )
+    )

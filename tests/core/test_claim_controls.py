@@ -5,6 +5,7 @@ What nothing has learned shows nothing.
 
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -21,22 +22,26 @@ from tests.core.measuring import (
     on_descending,
     right,
 )
+from tests.core.watched import both_ways
 
 from adaptlab.plugins.task import TASKS
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     CheckHolds,
     DeviationAtLeast,
     EveryTrialAtMost,
     NoLarger,
     PaperClaim,
     PlainTest,
+    RetainsMore,
+    RowSelector,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
     Wording,
     plain_tests,
 )
-from adaptlab.reproductions.claim_rules import is_failure
+from adaptlab.reproductions.claim_rules import DeclaredRow, is_failure
 from adaptlab.reproductions.claim_verdicts import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import PRESETS, RECIPES, Preset, PublishedTable, Recipe, TableRow
 from adaptlab.reproductions.recipe_results import (
@@ -45,8 +50,10 @@ from adaptlab.reproductions.recipe_results import (
     RecipeRow,
     SeedLoss,
     TrialScore,
+    row_of,
 )
 from adaptlab.reproductions.recipe_study import recipe_named
+from adaptlab.runs.events import Evaluation
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import Choice
 from adaptlab.statistics import Scores
@@ -151,6 +158,7 @@ def a_row_of(
         parameters=100,
         steps=100,
         scores=scored(None),
+        watched=() if row.of.method is None else watched(recipe, table, row, scores),
         carried={c.base_model: scored(c.base_model) for c in table.columns if c.base_model},
         deviations=dict.fromkeys(SEEDS, 0.0),
         trials=tuple(
@@ -161,6 +169,33 @@ def a_row_of(
         schedule="constant",
         losses=AT_REST,
     )
+
+
+def watched(
+    recipe: Recipe, table: PublishedTable, row: TableRow, scores: Mapping[Cell, float]
+) -> tuple[Evaluation, ...]:
+    """Return the scores of a row and of its base model, for retention."""
+    declared = recipe.declared_rows()
+    base = declared[row.label].of.base_model
+    of = [one.label for one in table.rows if declared[one.label] == alone(base)]
+    return tuple(
+        chain.from_iterable(
+            both_ways(
+                column.task.model_dump(mode="json"),
+                *(
+                    [round(ITEMS * scores.get((label, column.label), 0.0))] * len(SEEDS)
+                    for label in (row.label, *of[:1])
+                ),
+                items=ITEMS,
+            )
+            for column in table.columns
+            if of and column.base_model is None
+        )
+    )
+
+
+def alone(base: str | None) -> DeclaredRow:
+    return DeclaredRow(of=RowSelector(base_model=base), trained=frozenset())
 
 
 def everywhere(recipe: Recipe, value: float) -> dict[Cell, float]:
@@ -232,7 +267,7 @@ def ideal(claim: PaperClaim, wording: Wording, preset: Preset = "quick") -> dict
     return {
         (test.row, test.column): 1.0
         for test in (*plain_tests(wording.test), *claim.premises(preset), *claim.controls)
-        if isinstance(test, ScoreAtLeast | ScoreAbove)
+        if isinstance(test, ScoreAtLeast | ScoreAbove | RetainsMore)
     }
 
 
@@ -262,7 +297,7 @@ def presets_of(recipe: Recipe, claim: PaperClaim) -> list[Preset]:
 def moving(found: RecipeMeasurements, claim: PaperClaim, recipe: Recipe) -> RecipeMeasurements:
     """Return the same measurements, with attention that moved.
 
-    It moved in the rows that the claim says it moves in.
+    It moved in the rows that the claim says it moves in, and checks have figures in its order.
     """
     tests = [test for wording in claim.wordings.values() for test in plain_tests(wording.test)]
     moved = {recipe.row(one.row).of.method for one in tests if isinstance(one, DeviationAtLeast)}
@@ -270,7 +305,24 @@ def moving(found: RecipeMeasurements, claim: PaperClaim, recipe: Recipe) -> Reci
         replace(row, deviations=dict.fromkeys(SEEDS, 0.5)) if row.method in moved else row
         for row in found.rows
     ]
-    return replace(found, rows=tuple(rows))
+    orders = [one for one in tests if isinstance(one, CheckAbove)]
+    counted = [
+        counts(found, recipe, order, label, 100 * (label == order.row))
+        for order in orders
+        for label in (order.row, order.other)
+    ]
+    return replace(found, rows=tuple(rows), checks=(*found.checks, *counted))
+
+
+def counts(
+    found: RecipeMeasurements, recipe: Recipe, test: CheckAbove, label: str, count: int
+) -> MeasuredCheck:
+    """Return the check of a row with the same count in every seed."""
+    row = row_of(recipe, found, label)
+    assert isinstance(row, RecipeRow)
+    figure = {test.detail: (count,) * len(SEEDS), "seeds": SEEDS}
+    report = Check.at_most("invented", "There are none.", count, 0.0, **figure)
+    return MeasuredCheck(test.check, test.check, of=row, reports=(report,))
 
 
 def without(test: PlainTest, scores: dict[Cell, float]) -> dict[Cell, float]:

@@ -39,7 +39,7 @@ from adaptlab.reproductions.claim import (
     Wording,
     version_words,
 )
-from adaptlab.reproductions.claim_tests import ClaimFinding, Decision
+from adaptlab.reproductions.claim_findings import ClaimFinding, Decision
 from adaptlab.reproductions.claim_verdicts import claim_verdicts, decide
 from adaptlab.reproductions.recipe import Recipe, TableColumn, chosen
 from adaptlab.reproductions.recipe_report import recipe_report

@@ -12,7 +12,13 @@ import pytest
 from tests.core.planning import planned, pretrained
 
 from adaptlab.plugins.registry import as_json
-from adaptlab.reproductions.claim import CheckHolds, EveryTrialAtMost, ScoreAbove
+from adaptlab.reproductions.claim import (
+    CheckAbove,
+    CheckHolds,
+    EveryTrialAtMost,
+    PlainTest,
+    plain_tests,
+)
 from adaptlab.reproductions.recipe import RECIPES, Preset, Recipe
 from adaptlab.reproductions.recipe_study import recipe_named
 from adaptlab.specs.resolve import resolve
@@ -242,21 +248,21 @@ def test_fair_presets_have_the_controls_that_the_paper_lacks(name: str) -> None:
 def test_what_a_claim_reads_is_measured_by_some_preset(recipe: Recipe) -> None:
     for claim in recipe.claims:
         for wording in claim.wordings.values():
-            tests = getattr(wording.test, "tests", (wording.test,))
+            tests = plain_tests(wording.test)
             assert any(all(is_there(recipe, p, one) for one in tests) for p in recipe.presets), (
                 claim.id
             )
 
 
-def is_there(recipe: Recipe, preset: Preset, test: object) -> bool:
+def is_there(recipe: Recipe, preset: Preset, test: PlainTest) -> bool:
     spec = recipe.study(preset)
     if isinstance(test, CheckHolds):
         return test.check in {check.name for check in spec.checks}
+    if isinstance(test, CheckAbove) and test.check not in {check.name for check in spec.checks}:
+        return False
     methods = spec.methods if isinstance(spec.methods, tuple) else ()
     labels = {None, *(method.label or method.name for method in methods)}
-    named = [getattr(test, "row")]  # noqa: B009 - every test but that of a check has one
-    named += [test.other] if isinstance(test, ScoreAbove) else []
-    if not {recipe.row(label).of.method for label in named} <= labels:
+    if not {recipe.row(label).of.method for label, _ in test.cells()} <= labels:
         return False
     return not isinstance(test, EveryTrialAtMost) or has_trials(recipe, preset, test)
 
@@ -356,6 +362,18 @@ def test_ranks_of_biderman2024_are_within_the_budget() -> None:
     (budget,) = spec.budgets
     assert isinstance(budget, BudgetSpec)
     assert budget.trainable_parameters == 16 * 2 * 10 * 64
+
+
+def test_shuttleworth2024_measures_intruders_of_every_method() -> None:
+    plan = plan_of("shuttleworth2024/intruders", "quick")
+    spec = recipe_named("shuttleworth2024/intruders").study("quick")
+    sizes = {cell.method: cell.trainable_parameters for cell in plan.cells}
+    assert [check.of for check in spec.checks] == [*sizes]
+    whole = sizes.pop("full fine-tuning")
+    assert sizes["LoRA of rank 1"] * 64 == sizes["LoRA of rank 64"] == 147_456
+    assert whole is not None
+    assert sizes["LoRA of rank 8"] < whole
+    assert len(plan.checks) == 4
 
 
 def test_methods_of_the_ranking_have_no_more_than_its_budget() -> None:

@@ -17,7 +17,7 @@ from tests.pages.reading import HERE, PAGE, section
 from tests.pages.visitors import Visitor, in_every_window
 from tests.reproducing import Run, as_published, run_all
 
-from adaptlab.reproductions.claim_tests import ClaimFinding
+from adaptlab.reproductions.claim_findings import ClaimFinding
 from adaptlab.reproductions.recipe_report import FINDING_WORDS, REPRODUCTION_WORDS
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.specs.spec import ResolvedSpec

@@ -1,16 +1,14 @@
 """Studies of recipes: their names, their jobs and their reports."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_principal
-from tests.reproducing import Run, as_published, run_all
+from tests.reproducing import Run, as_published, create, findings, report, request, run_all
 from tests.watching import statements
 
 from adaptlab.reproductions.recipe_report import ReportCell
-from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
@@ -22,30 +20,6 @@ from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
 TABLE_1 = "petrov2024/table-1"
-
-
-def request(**changes: Any) -> RecipeRequest:
-    return RecipeRequest.model_validate(
-        {"recipe": TABLE_1, "preset": "quick", "seeds": 3} | changes
-    )
-
-
-def create(sessions: Sessions, **changes: Any) -> str:
-    """The name of a study that was made from a recipe."""
-    with sessions.begin() as session:
-        asked = recipes.requested(session, request(**changes))
-        who = a_principal(session)
-        made = studies.create(session, who, asked.spec, Rules(), recipe=asked.recipe)
-        return made.study.name
-
-
-def report(sessions: Sessions, study: str) -> StudyReport:
-    with sessions.begin() as session:
-        return recipes.report(session, study)
-
-
-def findings(said: StudyReport) -> dict[str, str]:
-    return {f"{one.claim} {one.wording}": one.finding for one in said.claims}
 
 
 def cells(said: StudyReport) -> dict[tuple[str, str], ReportCell]:

@@ -1,7 +1,8 @@
 """Drift from the base model on neutral texts, from statistics by passage."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from adaptlab.runs.events import Evaluation
 from adaptlab.runs.item_statistics import from_text, unpacked
 from adaptlab.statistics.samples import Sample, clustered, residual_of
 from adaptlab.statistics.spread import spread
-from adaptlab.statistics.typical import Limits, typical_limits
+from adaptlab.statistics.typical import typical_limits
 
 BITS = 1 / math.log(2)
 DIVERGENCE, NATS, TOKENS, BYTES = range(4)
@@ -28,20 +29,48 @@ def drifts(evaluations: Sequence[Evaluation], level: float = LEVEL) -> tuple[Tex
         evaluations: test scores with statistics by passage, adapted and of the base alone.
         level: the confidence of the limits.
     """
-    return tuple(_drifts(evaluations, level))
+    return tuple(_drift(text, level) for text in neutral_texts(evaluations))
 
 
-def _drifts(evaluations: Sequence[Evaluation], level: float) -> Iterator[TextDrift]:
+@dataclass(frozen=True, eq=False)
+class PassageStatistics:
+    """Statistics of passages by seed, adapted and of the base alone.
+
+    `after` and `before` are [seed, passage, statistic].
+    """
+
+    task: Mapping[str, object]
+    after: Columns
+    before: Columns
+    seeds: tuple[int, ...]
+    clusters: tuple[int, ...]
+
+    def kl(self) -> Sample:
+        """Return KL(base || adapted) in nats per token, by seed."""
+        return self._ratio(self.after[..., DIVERGENCE], TOKENS)
+
+    def bits(self) -> Sample:
+        """Return what is added to the base's bits per byte, by seed."""
+        return self._ratio(BITS * (self.after[..., NATS] - self.before[..., NATS]), BYTES)
+
+    def _ratio(self, sums: Columns, per: int) -> Sample:
+        return _ratio(sums, self.after[0, :, per], self.clusters)
+
+
+def neutral_texts(evaluations: Sequence[Evaluation]) -> Iterator[PassageStatistics]:
+    """Yield the datasets of neutral texts that were scored both ways."""
     for task, pairs in paired_tasks(evaluations):
         read = [(_columns(one, task), _columns(base, task)) for one, base in pairs]
         known = [(one, base) for one, base in read if one is not None and base is not None]
         if not is_measured_against_base(task.get("metric")) or len(known) < len(pairs):
             continue
-        after = np.stack([one for one, _ in known])
-        before = np.stack([base for _, base in known])
-        clusters = pairs[0][0].clusters
-        seeds = tuple(one.seed for one, _ in pairs)
-        yield _drift(task, after, before, clusters, seeds, level)
+        yield PassageStatistics(
+            task=task,
+            after=np.stack([one for one, _ in known]),
+            before=np.stack([base for _, base in known]),
+            seeds=tuple(one.seed for one, _ in pairs),
+            clusters=pairs[0][0].clusters,
+        )
 
 
 def _columns(one: Evaluation, task: Mapping[str, object]) -> Columns | None:
@@ -49,24 +78,14 @@ def _columns(one: Evaluation, task: Mapping[str, object]) -> Columns | None:
     return None if text is None else unpacked(from_text(text), one.total, 4)
 
 
-def _drift(
-    task: Mapping[str, object],
-    after: Columns,
-    before: Columns,
-    clusters: tuple[int, ...],
-    seeds: tuple[int, ...],
-    level: float,
-) -> TextDrift:
-    def limited(sums: Callable[[Columns], Columns], per: int) -> tuple[Sample, Limits]:
-        sample = _ratio(sums(after), after[0, :, per], clusters)
-        limits = typical_limits(sample.values, sample.of_items, sample.units, level)
-        return sample, limits
-
-    kl, kl_limits = limited(lambda one: one[..., DIVERGENCE], TOKENS)
-    bits, bits_limits = limited(lambda one: BITS * (one[..., NATS] - before[..., NATS]), BYTES)
+def _drift(text: PassageStatistics, level: float) -> TextDrift:
+    kl, bits, before = text.kl(), text.bits(), text.before
+    kl_limits, bits_limits = (
+        typical_limits(one.values, one.of_items, one.units, level) for one in (kl, bits)
+    )
     size = float(before[0, :, BYTES].sum())
     return TextDrift(
-        task=dict(task),
+        task=dict(text.task),
         kl=kl.mean,
         kl_low=max(0.0, kl_limits[0]),
         kl_high=kl_limits[1],
@@ -74,11 +93,11 @@ def _drift(
         bits_change=bits.mean,
         bits_change_low=bits_limits[0],
         bits_change_high=bits_limits[1],
-        seeds=seeds,
+        seeds=text.seeds,
         kl_by_seed=tuple(kl.values.tolist()),
         bits_by_seed=tuple(bits.values.tolist()),
-        passages=after.shape[1],
-        clusters=len(set(clusters)) or after.shape[1],
+        passages=before.shape[1],
+        clusters=len(set(text.clusters)) or before.shape[1],
         bytes=int(size),
         level=level,
     )

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 from adaptlab.reproductions.claim import (
     AllOf,
+    CheckAbove,
     CheckHolds,
     ClaimRole,
+    DriftsLess,
     PaperClaim,
     PlainTest,
     Preset,
+    RetainsMore,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
@@ -68,6 +71,21 @@ def above(row: str, other: str, column: str, by: float) -> ScoreAbove:
     return ScoreAbove(row=row, column=column, other=other, by=by)
 
 
+def retains_more(row: str, other: str, column: str, by: float) -> RetainsMore:
+    """Return the test that the row retains more of the old task, by `by`."""
+    return RetainsMore(row=row, column=column, other=other, by=by)
+
+
+def drifts_less(row: str, other: str, column: str, by: float) -> DriftsLess:
+    """Return the test that the row drifts less on the text, by `by` nats."""
+    return DriftsLess(row=row, column=column, other=other, by=by)
+
+
 def holds(check: str, report: str | None = None) -> CheckHolds:
     """Return the test that a theory check holds, or one of its reports."""
     return CheckHolds(check=check, report=report)
+
+
+def check_above(row: str, other: str, check: str, detail: str, by: float) -> CheckAbove:
+    """Return the test that a check's figure is larger for the row."""
+    return CheckAbove(row=row, other=other, check=check, detail=detail, by=by)

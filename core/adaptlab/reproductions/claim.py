@@ -12,6 +12,8 @@ Preset = Literal["quick", "small", "faithful", "fair", "text"]
 Share = Annotated[float, Field(ge=0, le=1)]
 RowLabel = Annotated[str, Field(min_length=1, max_length=120)]
 ColumnLabel = Annotated[str, Field(min_length=1, max_length=60)]
+Cell = tuple[RowLabel, ColumnLabel | None]
+"""A row that a test reads, and its column if it has one."""
 
 
 class RowSelector(Value):
@@ -28,7 +30,37 @@ class RowSelector(Value):
     budget: int | None = None
 
 
-class ScoreAtMost(Value):
+class OfRow(Value):
+    """A test of a row of a table."""
+
+    row: RowLabel
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the rows that are read, with the column if there is one."""
+        return ((self.row, None),)
+
+
+class OfCell(OfRow):
+    """A test of a row in a column."""
+
+    column: ColumnLabel
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the cell of the row."""
+        return ((self.row, self.column),)
+
+
+class OfTwoRows(OfCell):
+    """A claimed order of two rows in a column."""
+
+    other: RowLabel
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the cells of both rows."""
+        return ((self.row, self.column), (self.other, self.column))
+
+
+class ScoreAtMost(OfCell):
     """The row's mean accuracy over seeds in the column is at most `value`.
 
     With `above_floor`, it is at most `value` above the task's floor, which needs no skill: the
@@ -36,22 +68,18 @@ class ScoreAtMost(Value):
     """
 
     kind: Literal["score_at_most"] = "score_at_most"
-    row: RowLabel
-    column: ColumnLabel
     value: Share
     above_floor: bool = False
 
 
-class ScoreAtLeast(Value):
+class ScoreAtLeast(OfCell):
     """The row's mean accuracy over seeds in the column is at least `value`."""
 
     kind: Literal["score_at_least"] = "score_at_least"
-    row: RowLabel
-    column: ColumnLabel
     value: Share
 
 
-class ScoreAbove(Value):
+class ScoreAbove(OfTwoRows):
     """The row scores higher than another, by more than `by`.
 
     `by` is a share of items (0.01: one point). The other row is read in `other_column`, by default
@@ -59,14 +87,36 @@ class ScoreAbove(Value):
     """
 
     kind: Literal["score_above"] = "score_above"
-    row: RowLabel
-    column: ColumnLabel
-    other: RowLabel
     other_column: ColumnLabel | None = None
     by: Share = 0.0
 
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the cells of both rows."""
+        return ((self.row, self.column), (self.other, self.other_column or self.column))
 
-class EveryTrialAtMost(Value):
+
+class RetainsMore(OfTwoRows):
+    """The row retains more of the column's old task than another, by `by`.
+
+    Retention is (attached - floor) / (base - floor) per seed, as on a study's page; `by` is a share
+    of the skill (0.01: one point). It is decided only where every base is shown to have the skill.
+    """
+
+    kind: Literal["retains_more"] = "retains_more"
+    by: Share = 0.0
+
+
+class DriftsLess(OfTwoRows):
+    """The row drifts less than another on the column's neutral text, by `by`.
+
+    Drift is KL(base || adapted) per token, and `by` in nats.
+    """
+
+    kind: Literal["drifts_less"] = "drifts_less"
+    by: Annotated[float, Field(ge=0)] = 0.0
+
+
+class EveryTrialAtMost(OfRow):
     """Every trial of every seed scores at most `value` on validation.
 
     The accuracy is on the task that was trained, and `above_floor` as in `ScoreAtMost`. With fewer
@@ -74,24 +124,22 @@ class EveryTrialAtMost(Value):
     """
 
     kind: Literal["every_trial_at_most"] = "every_trial_at_most"
-    row: RowLabel
     value: Share
     above_floor: bool = False
     trials: int = Field(default=1, ge=1)
 
 
-class DeviationAtMost(Value):
+class DeviationAtMost(OfRow):
     """Relative attention moved by at most `value` in the first layer.
 
     This holds for every head and seed.
     """
 
     kind: Literal["deviation_at_most"] = "deviation_at_most"
-    row: RowLabel
     value: Annotated[float, Field(ge=0)]
 
 
-class DeviationAtLeast(Value):
+class DeviationAtLeast(OfRow):
     """Relative attention moved by at least `value` in the first layer.
 
     This holds for some head of every seed. It tests that an identity fails where the theory says
@@ -99,7 +147,6 @@ class DeviationAtLeast(Value):
     """
 
     kind: Literal["deviation_at_least"] = "deviation_at_least"
-    row: RowLabel
     value: Annotated[float, Field(ge=0)]
 
 
@@ -115,28 +162,56 @@ class CheckHolds(Value):
     report: Name | None = None
     of: RowSelector | None = None
 
+    def cells(self) -> tuple[Cell, ...]:
+        """Return nothing: a check is not in a table."""
+        return ()
 
-class NoLarger(Value):
+
+class CheckAbove(OfRow):
+    """A figure of a theory check is larger for the row than for another.
+
+    `detail` is the figure by replicate in the check's reports; the claim is that it is larger by
+    more than `by`, in the figure's own unit.
+    """
+
+    kind: Literal["check_above"] = "check_above"
+    other: RowLabel
+    check: Name
+    detail: Name
+    by: Annotated[float, Field(ge=0)] = 0.0
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return both rows."""
+        return ((self.row, None), (self.other, None))
+
+
+class NoLarger(OfRow):
     """The row has no more trained parameters than another.
 
     `within` is the tolerance, as a share.
     """
 
     kind: Literal["no_larger"] = "no_larger"
-    row: RowLabel
     other: RowLabel
     within: Share = 0.02
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return both rows."""
+        return ((self.row, None), (self.other, None))
 
 
 PlainTest = Annotated[
     ScoreAtMost
     | ScoreAtLeast
     | ScoreAbove
+    | RetainsMore
+    | DriftsLess
     | EveryTrialAtMost
     | DeviationAtMost
     | DeviationAtLeast
     | NoLarger
-    | CheckHolds,
+    | CheckHolds
+    | CheckAbove,
     Field(discriminator="kind"),
 ]
 

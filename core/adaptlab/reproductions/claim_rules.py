@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     EveryTrialAtMost,
+    OfTwoRows,
     PaperClaim,
     PlainTest,
     RowSelector,
@@ -64,7 +66,7 @@ def missing_controls(claim: PaperClaim, rows: DeclaredRows) -> Iterator[str]:
       model must have had the other.
     - A row that is claimed to learn a task needs the claim that its base model alone fails at it.
     - A row that is claimed to be ahead must have learned its own task, unless the lead is at least
-      `LEARNED`.
+      `LEARNED`; of two rows whose weights are compared, both.
     """
     for given in (claim.given, *claim.given_in.values()):
         shown = (*given, *claim.controls)
@@ -99,8 +101,10 @@ def _missing(
             return _nothing_to_lose(test, shown, rows)
         case ScoreAtLeast() if not rows[test.row].is_base:
             return _nothing_to_learn(test, shown, rows)
-        case ScoreAbove():
+        case OfTwoRows():
             return _nothing_learned(test, given, rows)
+        case CheckAbove():
+            return _unlearned((test.row, test.other), given, rows)
         case _:
             return None
 
@@ -154,14 +158,15 @@ def _nothing_to_learn(
     )
 
 
-def _nothing_learned(
-    test: ScoreAbove, given: Sequence[PlainTest], rows: DeclaredRows
-) -> str | None:
-    others = [test.row, test.other] if test.column not in rows[test.row].trained else [test.row]
-    lead_is_learned = len(others) == 1 and test.by >= LEARNED
-    if lead_is_learned:
+def _nothing_learned(test: OfTwoRows, given: Sequence[PlainTest], rows: DeclaredRows) -> str | None:
+    is_trained = test.column in rows[test.row].trained
+    if is_trained and isinstance(test, ScoreAbove) and test.by >= LEARNED:
         return None
-    for label in others:
+    return _unlearned([test.row] if is_trained else [test.row, test.other], given, rows)
+
+
+def _unlearned(labels: Sequence[str], given: Sequence[PlainTest], rows: DeclaredRows) -> str | None:
+    for label in labels:
         if not rows[label].is_base and not _has_learned(label, given, rows):
             return f"a test in `given` that {label!r} has learned its task"
     return None

@@ -1,27 +1,45 @@
 """The finding of one test of a claim, with the figures behind it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from adaptlab.comparisons.verdict import LEAST_SEEDS
-from adaptlab.figures import counted, percent
+from adaptlab.figures import counted
 from adaptlab.reproductions.claim import (
+    CheckAbove,
     CheckHolds,
     ClaimTest,
     DeviationAtLeast,
     DeviationAtMost,
+    DriftsLess,
     EveryTrialAtMost,
     NoLarger,
     PlainTest,
+    RetainsMore,
     ScoreAbove,
     ScoreAtLeast,
     ScoreAtMost,
 )
+from adaptlab.reproductions.claim_checks import decide_check, decide_check_order
+from adaptlab.reproductions.claim_findings import (
+    Decision,
+    decision,
+    few_seeds,
+    interval_name,
+    is_shown,
+    level_of,
+    not_measured,
+    points_text,
+    sentence,
+    share_text,
+    undecided,
+    unmeasured_seeds,
+    unseen_seeds,
+)
+from adaptlab.reproductions.claim_retention import decide_retention
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
-    MeasuredCheck,
     Missing,
     RecipeMeasurements,
     RecipeRow,
@@ -29,10 +47,8 @@ from adaptlab.reproductions.recipe_results import (
     because,
     cell_of,
     row_of,
-    stands_for,
 )
 from adaptlab.reproductions.training_rest import unrest
-from adaptlab.runs.theory_report import Check
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import (
     Interval,
@@ -40,27 +56,12 @@ from adaptlab.statistics import (
     mean_interval,
     paired_difference,
     seed_interval,
-    unseen_failure_rate,
 )
-from adaptlab.statistics.leads import lead
-from adaptlab.statistics.samples import Sample, sample_of, shifted
-from adaptlab.values import Value
+from adaptlab.statistics.samples import sample_of, shifted
 
-LEVEL = 0.95
-ClaimFinding = Literal["holds", "fails", "reversed", "undecided", "not_measured"]
-"""`reversed`: an order is claimed, and the opposite order is shown."""
-OPPOSITE = "opposite"
-"""A detail of a report: the value beyond which the opposite of its claim is shown."""
 LEAST_FLOOR = 5e-4
 """Floors below it are not said: they round to 0.0 %."""
 T = TypeVar("T", bound=ClaimTest)
-
-
-class Decision(Value):
-    """The finding of one test, and a sentence with the figures behind it."""
-
-    finding: ClaimFinding
-    evidence: str
 
 
 def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
@@ -73,6 +74,8 @@ def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -
             return _score(test, recipe, measured)
         case ScoreAbove():
             return _above(test, recipe, measured)
+        case RetainsMore() | DriftsLess():
+            return decide_retention(test, recipe, measured)
         case EveryTrialAtMost():
             return _of_row(test.row, _every_trial, test, recipe, measured)
         case DeviationAtMost() | DeviationAtLeast():
@@ -80,7 +83,9 @@ def decide_test(test: PlainTest, recipe: Recipe, measured: RecipeMeasurements) -
         case NoLarger():
             return _of_row(test.row, _sizes(recipe, measured), test, recipe, measured)
         case CheckHolds():
-            return _check(test, recipe, measured)
+            return decide_check(test, recipe, measured)
+        case CheckAbove():
+            return decide_check_order(test, recipe, measured)
 
 
 def _of_row(
@@ -91,7 +96,7 @@ def _of_row(
     measured: RecipeMeasurements,
 ) -> Decision:
     row = row_of(recipe, measured, label)
-    return _not_measured(row.text) if isinstance(row, Missing) else rule(test, row)
+    return not_measured(row.text) if isinstance(row, Missing) else rule(test, row)
 
 
 def _sizes(
@@ -102,15 +107,15 @@ def _sizes(
     def rule(test: NoLarger, row: RecipeRow) -> Decision:
         other = row_of(recipe, measured, test.other)
         if isinstance(other, Missing):
-            return _not_measured(other.text)
+            return not_measured(other.text)
         if row.parameters is None or other.parameters is None:
-            return _not_measured(f"the sizes of {test.row} and {test.other} are not known")
+            return not_measured(f"the sizes of {test.row} and {test.other} are not known")
         text = (
             f"{test.row} has {row.parameters:,} trained parameters and {test.other} has "
-            f"{other.parameters:,}; claimed: at most {_percent(test.within)} more"
+            f"{other.parameters:,}; claimed: at most {share_text(test.within)} more"
         )
         fits = row.parameters <= other.parameters * (1 + test.within)
-        return _found(text, holds=fits, fails=not fits, doubts=())
+        return decision(text, holds=fits, fails=not fits, doubts=())
 
     return rule
 
@@ -120,24 +125,24 @@ def _score(
 ) -> Decision:
     cell = cell_of(recipe, measured, test.row, test.column)
     if isinstance(cell, Missing):
-        return _not_measured(cell.text)
+        return not_measured(cell.text)
     row, scores = cell.row, cell.scores
-    level = _level(row)
+    level = level_of(row)
     score = mean_interval(scores, level)
     at_most = isinstance(test, ScoreAtMost)
     limit = _limit(test, cell.floor()) if isinstance(test, ScoreAtMost) else _Limit(test.value)
     if limit is None:
-        return _not_measured(f"the floor of {test.column} is not known: its task is not installed")
+        return not_measured(f"the floor of {test.column} is not known: its task is not installed")
     holds = score.high <= limit.value if at_most else score.low >= limit.value
     fails = score.low > limit.value if at_most else score.high < limit.value
     text = (
-        f"{test.row} scores {_percent(score.mean)} on {test.column} ({_interval(score, level)}; "
+        f"{test.row} scores {share_text(score.mean)} on {test.column} ({_interval(score, level)}; "
         f"{_over(scores)}); claimed: at {'most' if at_most else 'least'} {limit}"
     )
-    doubts = [*_few(len(scores.seeds)), *_unmeasured(row, scores.seeds)]
+    doubts = [*few_seeds(len(scores.seeds)), *unmeasured_seeds(row, scores.seeds)]
     if fails and not at_most and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(scores.seeds))
-    return _found(text, holds=holds, fails=fails, doubts=doubts)
+    return decision(text, holds=holds, fails=fails, doubts=doubts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +154,11 @@ class _Limit:
 
     def __str__(self) -> str:
         if not self.floor:
-            return _percent(self.value)
+            return share_text(self.value)
         above = f"{100 * (self.value - self.floor):.1f}".rstrip("0").rstrip(".")
         return (
-            f"{_percent(self.value)}, {above} above the floor of {_percent(self.floor)} (the best "
-            "constant answer or guessing)"
+            f"{share_text(self.value)}, {above} above the floor of {share_text(self.floor)} (the "
+            "best constant answer or guessing)"
         )
 
 
@@ -168,14 +173,6 @@ def _limit(test: ScoreAtMost | EveryTrialAtMost, floor: float | None) -> _Limit 
         return None
     floor = floor if floor >= LEAST_FLOOR else 0.0
     return _Limit(test.value + floor, floor)
-
-
-def _level(*rows: RecipeRow) -> float:
-    """Return the confidence of a test, of which every look has a share.
-
-    Seeds that were added after others were seen are a further look (Bonferroni).
-    """
-    return 1 - (1 - LEVEL) / max(row.looks for row in rows)
 
 
 def _trains(row: RecipeRow, recipe: Recipe, label: str, column: str) -> bool:
@@ -194,10 +191,10 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: RecipeMeasurements) -> De
     ]
     for cell in cells:
         if isinstance(cell, Missing):
-            return _not_measured(cell.text)
+            return not_measured(cell.text)
     ours, theirs = (cell for cell in cells if not isinstance(cell, Missing))
     row, first, other, second = ours.row, ours.scores, theirs.row, theirs.scores
-    level = _level(row, other)
+    level = level_of(row, other)
     shared = set(first.seeds) & set(second.seeds)
     if first.items != second.items or not shared:
         why = "different numbers of items" if shared else "no seed in common"
@@ -205,25 +202,24 @@ def _above(test: ScoreAbove, recipe: Recipe, measured: RecipeMeasurements) -> De
     pair = paired_difference(first, second, level)
     where = test.column if column == test.column else f"{test.column} against {column}"
     text = (
-        f"the lead of {test.row} over {test.other} on {where} is {_points(pair.difference)} "
-        f"({_at(level)} {100 * pair.low:.1f} to {_points(pair.high)} "
+        f"the lead of {test.row} over {test.other} on {where} is {points_text(pair.difference)} "
+        f"({interval_name(level)} {100 * pair.low:.1f} to {points_text(pair.high)} "
         f"for a typical seed; {counted(pair.seeds, 'seed')}, {pair.items:,} items each; "
-        f"{_unseen(pair.seeds)}); claimed: more than {_points(test.by)}"
+        f"{unseen_seeds(pair.seeds)}); claimed: more than {points_text(test.by)}"
     )
-    doubts = [*_few(pair.seeds), *_unmeasured(row, first.seeds), *_unmeasured(other, second.seeds)]
+    doubts = [
+        *few_seeds(pair.seeds),
+        *unmeasured_seeds(row, first.seeds),
+        *unmeasured_seeds(other, second.seeds),
+    ]
     ahead, behind = shifted(sample_of(first), -test.by), sample_of(second)
-    fails = _is_shown(behind, ahead, level)
+    fails = is_shown(behind, ahead, level)
     has_room = mean_interval(second, level).low + test.by < 1  # to be so far ahead
     if fails and has_room and _trains(row, recipe, test.row, test.column):
         doubts += unrest(row, len(first.seeds))
-    is_reversed = _is_shown(behind, shifted(ahead, test.by), level)
-    holds = _is_shown(ahead, behind, level)
-    return _found(text, holds=holds, fails=fails, doubts=doubts, is_reversed=is_reversed)
-
-
-def _is_shown(first: Sample, second: Sample, level: float) -> bool:
-    """Return True if seeds of the first are shown to beat the second."""
-    return lead(first, second).holds((1 - level) / 2)
+    is_reversed = is_shown(behind, shifted(ahead, test.by), level)
+    holds = is_shown(ahead, behind, level)
+    return decision(text, holds=holds, fails=fails, doubts=doubts, is_reversed=is_reversed)
 
 
 def _every_trial(test: EveryTrialAtMost, row: RecipeRow) -> Decision:
@@ -234,11 +230,11 @@ def _every_trial(test: EveryTrialAtMost, row: RecipeRow) -> Decision:
     """
     scored = [trial for trial in row.trials if trial.correct is not None]
     if not scored:
-        return _not_measured(f"no trial of {test.row} has a score yet{because(row.missing)}")
+        return not_measured(f"no trial of {test.row} has a score yet{because(row.missing)}")
     limit = _limit(test, None if row.task is None else task_floor(row.task))
     if limit is None:
-        return _not_measured(f"the floor of the task of {test.row} is not known")
-    best, level = max(scored, key=_share), _level(row)
+        return not_measured(f"the floor of the task of {test.row} is not known")
+    best, level = max(scored, key=_share), level_of(row)
     shared_out = 1 - (1 - level) / len(scored)
     fails = any(_limits(trial, shared_out).low > limit.value for trial in scored)
     highest = max(_limits(trial, level).high for trial in scored)
@@ -246,16 +242,16 @@ def _every_trial(test: EveryTrialAtMost, row: RecipeRow) -> Decision:
     seeds = {trial.seed for trial in scored}
     text = (
         f"the best of {counted(len(scored), 'trial')} of {test.row} over "
-        f"{counted(len(seeds), 'seed')} scores {_percent(_share(best))} on {best.total:,} held-out "
-        f"items (learning rate {best.learning_rate:g}, seed {best.seed}), and every trial is shown "
-        f"to score at most {_percent(highest)}"
-        f"{f'; {diverged:,} more diverged' if diverged else ''}; {_unseen(len(seeds))}; "
+        f"{counted(len(seeds), 'seed')} scores {share_text(_share(best))} on {best.total:,} "
+        f"held-out items (learning rate {best.learning_rate:g}, seed {best.seed}), and every trial "
+        f"is shown to score at most {share_text(highest)}"
+        f"{f'; {diverged:,} more diverged' if diverged else ''}; {unseen_seeds(len(seeds))}; "
         f"claimed: at most {limit} in every trial"
     )
-    doubts = [*_few(len(seeds)), *_untried(test, row), *_unmeasured(row, tuple(seeds))]
+    doubts = [*few_seeds(len(seeds)), *_untried(test, row), *unmeasured_seeds(row, tuple(seeds))]
     if fails:
         return Decision(finding="fails", evidence=sentence(text))
-    return _found(text, holds=highest <= limit.value, fails=False, doubts=doubts)
+    return decision(text, holds=highest <= limit.value, fails=False, doubts=doubts)
 
 
 def _untried(test: EveryTrialAtMost, row: RecipeRow) -> Iterator[str]:
@@ -287,157 +283,22 @@ def _deviation(test: DeviationAtMost | DeviationAtLeast, row: RecipeRow) -> Deci
     One seed refutes an identity; what is claimed to move has to move in every seed.
     """
     if not row.deviations:
-        return _not_measured(f"no attention of {test.row} was captured{because(row.missing)}")
+        return not_measured(f"no attention of {test.row} was captured{because(row.missing)}")
     least, most = min(row.deviations.values()), max(row.deviations.values())
-    doubts = [*_few(len(row.deviations)), *_unmeasured(row, tuple(row.deviations))]
+    doubts = [*few_seeds(len(row.deviations)), *unmeasured_seeds(row, tuple(row.deviations))]
     moved = f"relative attention of {test.row} in the first layer moved by"
     over = f"over {counted(len(row.deviations), 'seed')}"
     if isinstance(test, DeviationAtMost):
         text = f"{moved} at most {most:.1e} {over}; claimed: at most {test.value:.1e}"
         if most > test.value:
             return Decision(finding="fails", evidence=sentence(text))
-        return _found(text, holds=True, fails=False, doubts=doubts)
+        return decision(text, holds=True, fails=False, doubts=doubts)
     text = f"{moved} {least:.2g} to {most:.2g} {over}; claimed: at least {test.value:.2g}"
-    return _found(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
-
-
-def _check(test: CheckHolds, recipe: Recipe, measured: RecipeMeasurements) -> Decision:
-    checks = [one for one in measured.checks if _is_meant(test, recipe, one)]
-    reports = [
-        report
-        for one in checks
-        for report in one.reports
-        if test.report is None or report.name == test.report
-    ]
-    if not reports:
-        reasons = [reason for one in checks for reason in one.missing]
-        return _not_measured(f"check {test.report or test.check} has no report{because(reasons)}")
-    unclear = [report for report in reports if _is_unclear(report)]
-    failed = [one for one in reports if one.verdict == "fails" and one not in unclear]
-    shown = (*failed, *unclear, *reports)[0]
-    seeds = [one.seeds for one in checks if one.seeds is not None]
-    over = f", on {counted(min(seeds), 'replicate')}" if seeds else ""
-    text = (
-        f"check {test.check}: {_held(len(reports), len(failed), len(unclear))}{over}; "
-        f"{shown.name} measured {_estimate(shown):.3g}{_interval_of(shown)}, claimed: "
-        f"{shown.bound} {shown.tolerance:.3g}"
-    )
-    doubts = list(_few(min(seeds)) if seeds else ())
-    if failed and not all(map(_has_interval, failed)):
-        doubts = []  # a counterexample refutes without any statistics
-    if not failed:
-        doubts += [reason for one in checks for reason in one.missing]
-    return _found(
-        text,
-        holds=not failed and not unclear,
-        fails=bool(failed),
-        doubts=doubts,
-        is_reversed=all(map(_is_opposite, failed)),
-    )
-
-
-def _is_unclear(report: Check) -> bool:
-    """Return True if the report has an interval that contains its tolerance."""
-    low, high = report.details.get("low"), report.details.get("high")
-    if not isinstance(low, float) or not isinstance(high, float):
-        return False
-    return low <= report.tolerance < high
-
-
-def _has_interval(report: Check) -> bool:
-    return {"low", "high"} <= report.details.keys()
-
-
-def _is_opposite(report: Check) -> bool:
-    """Return True if the report's interval is beyond the detail `OPPOSITE`."""
-    limit = report.details.get(OPPOSITE)
-    end = report.details.get("high" if report.bound == "at least" else "low")
-    if not isinstance(limit, float) or not isinstance(end, float):
-        return False
-    return end < limit if report.bound == "at least" else end > limit
-
-
-def _estimate(report: Check) -> float:
-    """Return the measured value, or the difference of which it is a limit."""
-    difference = report.details.get("difference")
-    return difference if isinstance(difference, float) else report.measured
-
-
-def _interval_of(report: Check) -> str:
-    if not _has_interval(report):
-        return ""
-    return " ({} interval {:.3g} to {:.3g})".format(
-        percent(LEVEL, 0), report.details["low"], report.details["high"]
-    )
-
-
-def _held(reports: int, failed: int, unclear: int) -> str:
-    if reports == 1:
-        return f"its report {'fails' if failed else 'is undecided' if unclear else 'holds'}"
-    undecided = f", {unclear} {'is' if unclear == 1 else 'are'} undecided" if unclear else ""
-    held = reports - failed - unclear
-    return f"{held} of its {reports} reports {'holds' if held == 1 else 'hold'}{undecided}"
-
-
-def _is_meant(test: CheckHolds, recipe: Recipe, one: MeasuredCheck) -> bool:
-    if test.check not in (one.check, one.label):
-        return False
-    return test.of is None or (one.of is not None and stands_for(recipe, test.of, one.of))
-
-
-def _found(
-    text: str, *, holds: bool, fails: bool, doubts: Sequence[str], is_reversed: bool = False
-) -> Decision:
-    """Return the finding of an interval, `undecided` if there are doubts.
-
-    A failure `is_reversed` if the opposite of the claim is shown.
-    """
-    if doubts:
-        return undecided(f"{text}; undecided, because {'; '.join(dict.fromkeys(doubts))}")
-    failure: ClaimFinding = "reversed" if is_reversed else "fails"
-    finding: ClaimFinding = "holds" if holds else failure if fails else "undecided"
-    return Decision(finding=finding, evidence=sentence(text))
-
-
-def _few(seeds: int) -> Iterator[str]:
-    if seeds < LEAST_SEEDS:
-        verb = "is" if seeds == 1 else "are"
-        yield f"{counted(seeds, 'seed')} {verb} too few (at least {LEAST_SEEDS} are needed)"
-
-
-def _unmeasured(row: RecipeRow, seeds: Sequence[int]) -> Iterator[str]:
-    """Yield a reason if seeds lack a score: they may be those that failed."""
-    if missing := set(row.seeds) - set(seeds):
-        verb = "is" if len(missing) == 1 else "are"
-        yield (
-            f"{len(missing)} of {counted(len(row.seeds), 'seed')} of "
-            f"{row.method or row.base_model} {verb} not measured{because(row.missing)}"
-        )
-
-
-def _not_measured(text: str) -> Decision:
-    return Decision(finding="not_measured", evidence=sentence(text))
-
-
-def undecided(text: str) -> Decision:
-    """Return the finding `undecided` with a sentence of reasons."""
-    return Decision(finding="undecided", evidence=sentence(text))
-
-
-def sentence(text: str) -> str:
-    """Return the text with a capital letter and one full stop."""
-    return text[0].upper() + text[1:].rstrip(".") + "."
+    return decision(text, holds=least >= test.value, fails=most < test.value, doubts=doubts)
 
 
 def _interval(score: Interval, level: float) -> str:
-    return f"{_at(level)} {_percent(score.low)} to {_percent(score.high)}"
-
-
-def _at(level: float) -> str:
-    """Return the name of an interval, with the reason for another level."""
-    looks = round((1 - LEVEL) / (1 - level))
-    why = "" if looks == 1 else f" (seeds were added {counted(looks - 1, 'time')})"
-    return f"{100 * level:.4g} % interval{why}"
+    return f"{interval_name(level)} {share_text(score.low)} to {share_text(score.high)}"
 
 
 def _over(scores: Scores) -> str:
@@ -447,24 +308,3 @@ def _over(scores: Scores) -> str:
     if bases and bases < len(scores.seeds):
         numbers += f", from only {counted(bases, 'trained base')}"
     return numbers
-
-
-def _unseen(seeds: int) -> str:
-    """Return the clause on other seeds, which may fail unseen."""
-    rate = percent(unseen_failure_rate(seeds, LEVEL), 0)
-    return f"up to {rate} of other seeds may behave differently"
-
-
-def _percent(share: float) -> str:
-    """Return a share in per cent.
-
-    Below 1 % it has two digits, so that 0.04 % is not 0.0 %.
-    """
-    value = 100 * share
-    if 0 < value < 0.01:
-        return "below 0.01 %"
-    return f"{value:.2g} %" if 0 < value < 1 else percent(share)
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:.1f} points"

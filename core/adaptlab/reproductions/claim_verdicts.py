@@ -21,13 +21,8 @@ from adaptlab.reproductions.claim import (
     Wording,
     plain_tests,
 )
-from adaptlab.reproductions.claim_tests import (
-    ClaimFinding,
-    Decision,
-    decide_test,
-    sentence,
-    undecided,
-)
+from adaptlab.reproductions.claim_findings import ClaimFinding, Decision, sentence, undecided
+from adaptlab.reproductions.claim_tests import decide_test
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.recipe_results import (
     Missing,

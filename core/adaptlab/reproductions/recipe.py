@@ -11,15 +11,11 @@ from adaptlab.plugins.registry import Registry
 from adaptlab.reproductions.claim import (
     CheckHolds,
     ColumnLabel,
-    NoLarger,
     PaperClaim,
     PlainTest,
     Preset,
     RowLabel,
     RowSelector,
-    ScoreAbove,
-    ScoreAtLeast,
-    ScoreAtMost,
     Share,
     Versions,
     plain_tests,
@@ -297,15 +293,11 @@ class Recipe(Value):
 
     def _check_cells(self, test: PlainTest) -> None:
         """Raise `ValueError` for a test of a row or column that no table has."""
-        if isinstance(test, CheckHolds):
-            return
-        self.row(test.row)
-        if isinstance(test, NoLarger):
-            self.row(test.other)
-        if isinstance(test, ScoreAtMost | ScoreAtLeast | ScoreAbove):
-            self.column(test.row, test.column)
-        if isinstance(test, ScoreAbove):
-            self.column(test.other, test.other_column or test.column)
+        for row, column in test.cells():
+            if column is None:
+                self.row(row)
+            else:
+                self.column(row, column)
 
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe", "adaptlab.recipes")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from adaptlab.figures import counted
 from adaptlab.reproductions.claim import ClaimRole, Versions, version_words
-from adaptlab.reproductions.claim_tests import LEVEL, ClaimFinding
+from adaptlab.reproductions.claim_findings import LEVEL, ClaimFinding
 from adaptlab.reproductions.claim_verdicts import ClaimVerdict, claim_verdicts
 from adaptlab.reproductions.recipe import (
     Preset,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from adaptlab.reproductions.claim import RowSelector
 from adaptlab.reproductions.recipe import Recipe
 from adaptlab.reproductions.task_matching import TaskConfiguration, agrees
-from adaptlab.runs.events import ReplicateStatus
+from adaptlab.runs.events import Evaluation, ReplicateStatus
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.task_floor import task_floor
 from adaptlab.statistics import Scores
@@ -52,6 +52,8 @@ class RecipeRow:
         budgets: the limits that give this size.
         seeds: the requested seeds, measured or not.
         scores: the test scores, one entry for every task that was scored.
+        watched: the test scores on every task, adapted and of the base model alone; empty for a
+            base model.
         carried: the test scores on other base models, by the recipe's words for them.
         deviations: the largest move of relative attention in the first layer, by seed.
         trials: every trial of every seed.
@@ -71,6 +73,7 @@ class RecipeRow:
     parameters: int | None = None
     steps: int | None = None
     scores: tuple[tuple[TaskConfiguration, Scores], ...] = ()
+    watched: tuple[Evaluation, ...] = ()
     carried: Mapping[str, tuple[tuple[TaskConfiguration, Scores], ...]] = field(
         default_factory=dict[str, tuple[tuple[TaskConfiguration, Scores], ...]]
     )

@@ -7,13 +7,13 @@ from adaptlab.comparisons.drift import drifts
 from adaptlab.comparisons.frontier import Frontier, PlacedRow, frontier
 from adaptlab.comparisons.retention import gained, old_tasks, retention
 from adaptlab.comparisons.table_comparison import MethodRetention
-from adaptlab.runs.events import Evaluation
 from adaptlab_services.comparisons.comparison_rows import ComparedRow
+from adaptlab_services.results.scored_jobs import watched_scores
 
 
 def kept(row: ComparedRow, level: float) -> MethodRetention | None:
     """Return the row's retention and drift, None if nothing is watched."""
-    watched = _watched(row)
+    watched = watched_scores(row.jobs)
     spec = row.jobs[0].spec
     tasks = retention(watched, spec.task, level, spec.mode)
     drift = drifts(watched, level)
@@ -30,21 +30,9 @@ def _placed(row: ComparedRow) -> PlacedRow | None:
     """
     if row.jobs[0].spec.mode == "routed":
         return None
-    scored, new = _watched(row), row.jobs[0].spec.task
+    scored, new = watched_scores(row.jobs), row.jobs[0].spec.task
     gain, old = gained(scored, new), [*old_tasks(scored, new)]
     return None if gain is None or not old else PlacedRow(gain, old)
-
-
-def _watched(row: ComparedRow) -> tuple[Evaluation, ...]:
-    """Return the scores of a row; the first job with a seed counts."""
-    seen: set[int] = set()
-    found: list[Evaluation] = []
-    for number, job in enumerate(row.jobs):
-        ours = [one for one in job.watched if one.seed not in seen]
-        seen |= {one.seed for one in ours}
-        offset = number * 2**20  # replicates are numbered within a job
-        found += [one.model_copy(update={"replicate": offset + one.replicate}) for one in ours]
-    return tuple(found)
 
 
 def frontiers(rows: Sequence[ComparedRow], comparison: Comparison | None) -> tuple[Frontier, ...]:

@@ -22,7 +22,12 @@ from adaptlab.runs.events import Evaluation, ReplicateResult
 from adaptlab.statistics import Scores, scores_of
 from adaptlab.studies.study import StudySpec, base_names
 from adaptlab_answers.studies import StudyBase, StudyCell, StudyCheckView, StudyView
-from adaptlab_services.results.scored_jobs import ScoredJob, adapted_scores, scored_jobs
+from adaptlab_services.results.scored_jobs import (
+    ScoredJob,
+    adapted_scores,
+    scored_jobs,
+    watched_scores,
+)
 
 LONGEST_ERROR = 200
 Place = tuple[str, str, str, int]
@@ -132,6 +137,7 @@ def _row(
         parameters=spec.budget.trainable_parameters,
         steps=spec.training.steps,
         scores=tuple(_scores(method or base, jobs, facts.evaluations)),
+        watched=() if method is None else watched_scores(jobs),
         carried=dict(_carried(method or base, jobs, facts)),
         deviations=deviations,
         trials=tuple(_trials(jobs)),

@@ -127,6 +127,21 @@ def scored_jobs(session: Session, job_ids: Collection[UUID]) -> dict[UUID, Score
     }
 
 
+def watched_scores(jobs: Sequence[ScoredJob]) -> tuple[Evaluation, ...]:
+    """Return the scores on every task, with and without the adaptation.
+
+    The first job with a seed counts.
+    """
+    seen: set[int] = set()
+    found: list[Evaluation] = []
+    for number, job in enumerate(jobs):
+        ours = [one for one in job.watched if one.seed not in seen]
+        seen |= {one.seed for one in ours}
+        offset = number * 2**20  # replicates are numbered within a job
+        found += [one.model_copy(update={"replicate": offset + one.replicate}) for one in ours]
+    return tuple(found)
+
+
 def _scored(row: JobRow, **measured: Any) -> ScoredJob:  # Any: the fields' own types
     environment = row.environment if row.state == "succeeded" else None
     return ScoredJob(

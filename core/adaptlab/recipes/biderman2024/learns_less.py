@@ -1,10 +1,18 @@
 """LoRA of three ranks against full fine-tuning: learned and forgotten."""
 
-from adaptlab.recipes.claim_builders import above, at_least, at_most, claim
+from adaptlab.recipes.claim_builders import above, at_least, at_most, claim, retains_more
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
-from adaptlab.recipes.petrov2024.forgetting import NEW, OLD, SMALL_TASKS
-from adaptlab.recipes.studies import Members, study
+from adaptlab.recipes.petrov2024.forgetting import (
+    NEW,
+    OLD,
+    POINT,
+    SHOWN,
+    SMALL_TASKS,
+    equal_steps,
+    small_base,
+)
+from adaptlab.recipes.studies import study
 from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import PaperClaim, PlainTest
 from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
@@ -16,8 +24,6 @@ BASE = "pretrained on four skills"
 RANKS = (1, 4, 16)
 LORAS = tuple(f"LoRA of rank {rank}" for rank in RANKS)
 LOWEST, _, HIGHEST = LORAS
-POINT = 0.01
-TASKS: tuple[Members, ...] = ({"name": "mixture"}, {"name": "cued", "cue": paper.NEW_CUE})
 
 
 @RECIPES.register("biderman2024/learns-less-forgets-less")
@@ -37,10 +43,10 @@ def learns_less() -> Recipe:
         notes={
             "quick": "The paper adapts models of 7B parameters to code and mathematics, and scores "
             "what they knew by common benchmarks. Here a decoder of two layers and width 64 has "
-            "four skills, each called up by a cue, and learns a fifth with a cue of its own. LoRA "
-            "is on the MLP, of rank 1, 4 and 16; the paper's has ranks 16 to 256 on all matrices. "
-            "Every method tries 4 rates, constant until the validation loss has not improved for "
-            "1,200 steps, and for at most 4,000 steps. 40 minutes on two busy cores.",
+            "four skills, each called up by a cue, and learns a new cue for one of them: after a "
+            "fifth skill, no method kept any. LoRA is on the MLP, of rank 1, 4 and 16; the paper's "
+            "has ranks 16 to 256 on all matrices. Every method has 600 steps at 4 constant rates. "
+            "About 10 minutes on two busy cores.",
         },
     )
 
@@ -48,7 +54,7 @@ def learns_less() -> Recipe:
 def _quick() -> StudySpec:
     return study(
         "biderman2024-learns-less",
-        bases=[paper.with_cues(small.base(2), SMALL_TASKS[0], SMALL_TASKS)],
+        bases=[small_base()],
         tasks=SMALL_TASKS[1:],
         methods=(
             *(small.lora(label, rank, ("mlp",)) for label, rank in zip(LORAS, RANKS, strict=True)),
@@ -57,16 +63,16 @@ def _quick() -> StudySpec:
         budget=2 * 10 * max(RANKS) * small.WIDTH,
         scored=SMALL_TASKS,
         samples=1000,
-        training=small.training(4000),
+        training=equal_steps(),
         tuning={"validation_samples": 640},
     )
 
 
 def _table() -> PublishedTable:
     return PublishedTable(
-        title="Scores after learning to sort and add 1, attached",
+        title="Scores after learning to sort downwards after a new cue, attached",
         source=f"{SOURCE} has other data",
-        columns=columns((OLD, NEW), TASKS),
+        columns=columns((OLD, NEW), SHOWN),
         rows=(row(BASE), *(row(label, of=label) for label in (*LORAS, paper.FULL))),
     )
 
@@ -92,8 +98,8 @@ def _claims() -> tuple[PaperClaim, ...]:
         claim(
             VERSION,
             "lora-forgets-less",
-            "LoRA forgets less of the old skills than full fine-tuning.",
-            *(above(label, paper.FULL, OLD, POINT) for label in LORAS),
+            "LoRA retains more of the old skills than full fine-tuning.",
+            *(retains_more(label, paper.FULL, OLD, POINT) for label in LORAS),
             given=[skilled, *_learned(*LORAS, paper.FULL)],
         ),
         claim(
@@ -106,8 +112,8 @@ def _claims() -> tuple[PaperClaim, ...]:
         claim(
             VERSION,
             "a-higher-rank-forgets-more",
-            "LoRA of a higher rank forgets more.",
-            above(LOWEST, HIGHEST, OLD, POINT),
+            "LoRA of a higher rank retains less of the old skills.",
+            retains_more(LOWEST, HIGHEST, OLD, POINT),
             given=[skilled, *_learned(LOWEST, HIGHEST)],
         ),
     )
