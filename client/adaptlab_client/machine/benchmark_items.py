@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from adaptlab.errors import AdaptlabError
+from adaptlab.records.generation import Generation
 from adaptlab.records.rendered_items import Output, RenderedItem, Rendering, dataset_of
+from adaptlab_client.machine.benchmark_generation import (
+    NotRendered,
+    generation_of_task,
+    targets_of,
+)
 
 PACKAGE = "lm-eval"
 VERSION = "0.4.13"
@@ -31,15 +37,12 @@ FORMS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "doc_to_audio")
 """Members with which a task answers or scores by a program of its own."""
-OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood")
+OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood", "generate_until")
+GENERATED = "generate_until"
 UNKNOWN = "unknown"
 _NAMED = re.compile(r"^task:\s*[\"']?([^\s\"']+)[\"']?\s*$", re.MULTILINE)
 
 Document = Mapping[str, Any]  # Any: the documents of all data sets
-
-
-class NotRendered(AdaptlabError):
-    """A task whose items cannot be rendered here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class RenderedTask:
         rendering: their origin.
         sources: the packages and data that they come from, as origins of a dataset.
         shown: items that also are examples before other items.
+        generation: how answers are generated, None if likelihoods are compared.
     """
 
     name: str
@@ -59,10 +63,11 @@ class RenderedTask:
     rendering: Rendering
     sources: tuple[Mapping[str, str], ...]
     shown: int
+    generation: Generation | None = None
 
     def records(self) -> Iterator[dict[str, str]]:
         """Yield the record of every item."""
-        return (item.record(self.rendering) for item in self.items)
+        return (item.record(self.rendering, self.generation) for item in self.items)
 
 
 def rendered(
@@ -92,6 +97,7 @@ def rendered(
         loaded.set_fewshot_seed(seed=SEED)
         loaded.build_all_requests(limit=limit)
         documents, items = _items(loaded)
+        generation = _generation(task, settings, loaded)
     shown = _shown(task, documents, examples)
     seen = [*documents, *(example for row in examples for example in row)]
     rendering = _rendering(task, settings, shots, items, _digest(seen))
@@ -101,6 +107,7 @@ def rendered(
         rendering=rendering,
         sources=_sources(settings, data, _digest_of(settings), _digest(seen)),
         shown=shown,
+        generation=generation,
     )
 
 
@@ -162,14 +169,14 @@ def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
     output = settings.get("output_type", "generate_until")
     if output not in OUTPUTS:
         raise NotRendered(
-            f"{task} is of the kind {output}. Choose a task of the kind "
-            f"{' or '.join(OUTPUTS)}, whose likelihoods are compared."
+            f"{task} is of the kind {output}. Choose a task of the kind {', '.join(OUTPUTS[:-1])} "
+            f"or {OUTPUTS[-1]}."
         )
     own = next((member for member in OWN_PROGRAMS if settings.get(member) is not None), None)
     if own is not None:
         raise NotRendered(f"{task} has a program of its own in {own}. Choose another task.")
     metrics = [entry.get("metric") for entry in settings.get("metric_list") or ()]
-    if metrics and "acc" not in metrics:
+    if output != GENERATED and metrics and "acc" not in metrics:
         raise NotRendered(f"{task} is not scored by acc but by {metrics}. Choose another task.")
     if shots and settings.get("num_fewshot") == 0:
         raise NotRendered(f"{task} is defined without examples. Leave --shots out.")
@@ -221,7 +228,9 @@ def _loaded(manager: Any, task: str, changes: Mapping[str, Any]) -> Any:
     import_module("datasets").disable_progress_bars()
     whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
     (loaded,) = whole["tasks"].values()
-    if loaded.multiple_target:
+    if loaded.OUTPUT_TYPE == GENERATED and loaded.multiple_input:
+        raise NotRendered(f"{task} has several contexts for an item. Choose another task.")
+    if loaded.OUTPUT_TYPE != GENERATED and loaded.multiple_target:
         raise NotRendered(f"{task} has several right choices for an item. Choose another task.")
     return loaded
 
@@ -250,6 +259,8 @@ def _items(loaded: Any) -> tuple[list[Document], tuple[RenderedItem, ...]]:
 
 
 def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any]) -> RenderedItem:
+    if loaded.OUTPUT_TYPE == GENERATED:
+        return _generated_item(loaded, number, document, requests[0].args[0])
     compares = loaded.OUTPUT_TYPE == "multiple_choice"
     choices = loaded.doc_to_choice(document) if compares else [requests[0].args[1]]
     asked = [request.args for request in requests[: len(choices)]]  # others lack the context
@@ -263,6 +274,35 @@ def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any])
         choices=tuple(choices),
         gold=gold,
     )
+
+
+def _generated_item(loaded: Any, number: int, document: Document, context: str) -> RenderedItem:
+    """Return an item of which any target is a right answer."""
+    targets = targets_of(loaded.config.task, number, loaded, document)
+    separator = loaded.config.target_delimiter
+    return RenderedItem(
+        document=number,
+        contexts=(context,) * len(targets),
+        continuations=tuple(f"{separator}{target}" for target in targets),
+        choices=targets,
+        gold=0,
+    )
+
+
+def _generation(task: str, settings: Mapping[str, Any], loaded: Any) -> Generation | None:
+    """Return how a task generates answers, None if it compares likelihoods.
+
+    The harness has filled in what the task's file leaves open.
+    """
+    if loaded.OUTPUT_TYPE != GENERATED:
+        return None
+    members = {"generation_kwargs": loaded.config.generation_kwargs}
+    generation = generation_of_task(task, {**settings, **members})
+    try:
+        generation.fields()
+    except ValueError as error:
+        raise NotRendered(f"{task} cannot be staged. {error} Choose another task.") from error
+    return generation
 
 
 def _gold(loaded: Any, document: Document, choices: Sequence[str]) -> int:
@@ -297,11 +337,12 @@ def _rendering(
     items: Sequence[RenderedItem],
     data: str,
 ) -> Rendering:
-    counts = [len(item.choices) for item in items]
+    output: Output = settings.get("output_type", GENERATED)
+    counts = [1 if output == GENERATED else len(item.choices) for item in items]
     pairs = [pair for item in items for pair in zip(item.contexts, item.continuations, strict=True)]
     return Rendering(
         task=task,
-        output=settings["output_type"],
+        output=output,
         shots=shots,
         seed=SEED,
         harness=VERSION,

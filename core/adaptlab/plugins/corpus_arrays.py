@@ -50,6 +50,8 @@ class Corpus:
         groups: the number of each record's group, empty if records are independent.
         requests: the answers that are compared, if items have rendered ones.
         answer_bytes: bytes of each record's answer as text, empty if the metric needs none.
+        targets: the texts of which an answer to each record has to be one, if texts decide.
+        stops: tokens that end an answer without being a part of it, beside `end`.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -67,5 +69,7 @@ class Corpus:
     empty: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
     requests: RequestArrays | None = None
+    targets: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    stops: tuple[int, ...] = ()
     cut: int = 0
     end: int | None = None

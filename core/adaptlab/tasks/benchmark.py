@@ -8,14 +8,23 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PrivateAttr
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.answer_judge import AnswerJudge
 from adaptlab.plugins.dataset import Datasets, RecordsReference
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.plugins.text_task import LONGEST_ITEM, PromptCut, TextTask, TokenLimits
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.file_forms import FileOfServer
+from adaptlab.records.generation import Generation
 from adaptlab.records.record import Record
-from adaptlab.records.rendered_items import SPLIT, Rendering, dataset_of, item_of, rendering_of
+from adaptlab.records.rendered_items import (
+    SPLIT,
+    Rendering,
+    dataset_of,
+    generated_by,
+    item_of,
+    rendering_of,
+)
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
@@ -28,16 +37,19 @@ USUAL_ANSWER = 128
 OWN_SPLITS = SplitsByField(field="split")
 
 HarnessTask = Annotated[str, Field(min_length=1, max_length=128)]
-ChoiceScore = Literal["acc", "acc_norm", "acc_bytes"]
+Score = Annotated[str, Field(min_length=1, max_length=64)]
+CHOICE_SCORES = ("acc", "acc_norm", "acc_bytes")
 
 
 class BenchmarkLimits(TokenLimits):
     """Limits in tokens of the base model's tokeniser.
 
     A longer item loses the beginning of its context, as in lm-eval, unless `if_longer` is `refuse`.
+    A generated answer has as many tokens as the task says, unless `answer` says otherwise.
     """
 
     longest: Annotated[int, Field(ge=4, le=LONGEST_ITEM)] = 1024
+    answer: Annotated[int, Field(ge=1, lt=LONGEST_ITEM)] | None = None
     if_longer: Literal["refuse", "cut"] = "cut"
 
 
@@ -49,7 +61,8 @@ class Benchmark(TextTask):
     add` has rendered by lm-eval, with `shots` examples. The model's log-likelihoods of all choices
     are compared as lm-eval does: `acc` by their sums, `acc_norm` per character of a choice,
     `acc_bytes` per byte. A task without choices, such as lambada_openai, is right where greedy
-    decoding gives the answer.
+    decoding gives the answer. Of a task that generates answers, such as gsm8k, `score` names the
+    filter that reads them, by default its first; what it reads is compared as the task says.
 
     `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
     can name another dataset of the same task.
@@ -67,8 +80,8 @@ class Benchmark(TextTask):
     """examples before every item"""
     limit: Annotated[int, Field(ge=1)] | None = None
     """number of rendered items, if only the first were"""
-    score: ChoiceScore = "acc"
-    """rule that compares the likelihoods of choices"""
+    score: Score = "acc"
+    """rule that compares the likelihoods of choices, or filter that reads generated answers"""
     tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     """most tokens of an item"""
     dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
@@ -77,6 +90,11 @@ class Benchmark(TextTask):
     """all items are test items"""
     rendering: Rendering | None = None
     """origin of the items, which follows from the dataset"""
+    generation: Generation | None = Field(
+        default=None,
+        exclude_if=lambda generation: generation is None,  # older jobs keep their digests
+    )
+    """how answers are generated and compared, which follows from the dataset"""
 
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
 
@@ -147,7 +165,10 @@ class Benchmark(TextTask):
 
     def size_of(self, choice: str) -> int:
         sizes = {"acc": 1, "acc_norm": len(choice), "acc_bytes": len(choice.encode())}
-        return sizes[self.score]
+        return sizes.get(self.score, 1)
+
+    def answer_judge(self) -> AnswerJudge | None:
+        return None if self.generation is None else AnswerJudge(self.generation, self.score)
 
     def answer_text(self, record: Record) -> str:
         item = item_of(record)
@@ -157,6 +178,8 @@ class Benchmark(TextTask):
         return "/dataset", "gold"
 
     def usual_answer(self) -> int:
+        if self.generation is not None:
+            return min(self.generation.tokens, self.tokens.longest - 1)
         # No tokeniser makes more tokens of a choice than it has bytes.
         most = USUAL_ANSWER if self.rendering is None else self.rendering.answer
         return min(USUAL_ANSWER, most, self.tokens.longest - 1)
@@ -189,8 +212,9 @@ class Benchmark(TextTask):
 
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield the problems of a dataset that is not that of the task."""
-        rendering = rendering_of(facts)
-        if rendering is None:
+        rendering, generation = rendering_of(facts), generated_by(facts)
+        generates = rendering is not None and rendering.output == "generate_until"
+        if rendering is None or generates != (generation is not None):
             detail = (
                 f"The dataset {facts.name!r} has no rendered items. Stage the task with `adaptlab "
                 f"benchmarks add {self.tasks[0]} --shots {self.shots}`."
@@ -203,12 +227,39 @@ class Benchmark(TextTask):
                 f"shots, not of {self.tasks[0]} with {self.shots}. Name another dataset, or none."
             )
             yield Problem("/tasks/0", "other_task", detail)
-        if rendering.output != "multiple_choice" and self.score != "acc":
+        if generation is not None:
+            yield from self._misfits_of_generation(rendering.task, generation)
+        elif rendering.output != "multiple_choice" and self.score != "acc":
             detail = f"{rendering.task} has no choices, so only acc is defined. Leave `score` out."
             yield Problem("/score", "no_choices", detail, allowed=("acc",))
+        elif self.score not in CHOICE_SCORES:
+            allowed = ", ".join(CHOICE_SCORES)
+            detail = f"{rendering.task} has the scores {allowed}, not {self.score!r}. Use one."
+            yield Problem("/score", "other_score", detail, allowed=CHOICE_SCORES)
+
+    def _misfits_of_generation(self, task: str, generation: Generation) -> Iterator[Problem]:
+        names = generation.names()
+        if self.score not in ("acc", *names):
+            detail = (
+                f"{task} generates answers, which are read by {', '.join(names)}, not by "
+                f"{self.score!r}. Set `score` to one of these, or leave it out for the first."
+            )
+            yield Problem("/score", "other_score", detail, allowed=names)
+        if self.tokens.answer is None and generation.tokens >= self.tokens.longest:
+            detail = (
+                f"Answers to {task} have up to {generation.tokens:,} tokens, which leaves no room "
+                f"for a prompt in {self.tokens.longest:,}. Raise `tokens.longest` up to what the "
+                "model can read, or set `tokens.answer` to less."
+            )
+            nearest = (generation.tokens + 1,)
+            yield Problem("/tokens/longest", "no_room_for_prompt", detail, nearest=nearest)
 
     def found_in(self, facts: RecordsFacts) -> "Benchmark":
-        return self.model_copy(update={"rendering": rendering_of(facts)})
+        generation, score = generated_by(facts), self.score
+        if generation is not None and score not in generation.names():
+            score = generation.names()[0]
+        found = {"rendering": rendering_of(facts), "generation": generation, "score": score}
+        return self.model_copy(update=found)
 
     def _choices(self) -> int:
         return 1 if self.rendering is None else self.rendering.choices

@@ -58,8 +58,11 @@ def add(
 
 def _say(done: "RenderedTask") -> None:
     about = done.rendering
-    chance = f", chance {about.chance:.1%}" if about.choices > 1 else ""
-    say(f"{about.task}: {len(done.items):,} items{chance}")
+    more = f", chance {about.chance:.1%}" if about.choices > 1 else ""
+    if done.generation is not None:
+        names = " or ".join(done.generation.names())
+        more = f", answers of up to {done.generation.tokens:,} tokens, score {names}"
+    say(f"{about.task}: {len(done.items):,} items{more}")
     if done.shown:
         say(
             f"{done.shown:,} of them also are examples before others: the splits share documents, "
