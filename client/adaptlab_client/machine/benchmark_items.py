@@ -1,21 +1,17 @@
 """Items of standard tasks, rendered by the harness lm-eval.
 
-The harness writes the prompts, and the trainer scores them without it. Only tasks that the pinned
-package brings are rendered: their files can contain programs, so a file of one's own is no task.
+The harness writes the prompts, and the trainer scores them without it. Task files are those that
+the pinned package brings, which can contain programs, or a team's own, which cannot.
 """
 
 import hashlib
 import json
-import logging
 import random
-import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +19,14 @@ from adaptlab.errors import AdaptlabError
 from adaptlab.records.generation import Generation
 from adaptlab.records.rendered_items import Output, RenderedItem, Rendering, dataset_of
 from adaptlab_client.machine.benchmark_generation import (
+    METRIC,
     NotRendered,
     generation_of_task,
     targets_of,
 )
+from adaptlab_client.machine.harness_files import PACKAGE, VERSION, TaskFile, task_file
+from adaptlab_client.machine.own_benchmark import in_sandbox
 
-PACKAGE = "lm-eval"
-VERSION = "0.4.13"
-"""The version whose prompts and tasks are tested."""
 SEED = 1234
 """The seed of examples, that of the harness."""
 FORMS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
@@ -40,8 +36,6 @@ OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "d
 OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood", "generate_until")
 GENERATED = "generate_until"
 UNKNOWN = "unknown"
-_NAMED = re.compile(r"^task:\s*[\"']?([^\s\"']+)[\"']?\s*$", re.MULTILINE)
-
 Document = Mapping[str, Any]  # Any: the documents of all data sets
 
 
@@ -76,7 +70,7 @@ def rendered(
     """Return the items of a task of the harness.
 
     Args:
-        task: its name there.
+        task: its name there, or the path of a task file of one's own, which ends in .yaml.
         shots: examples before every item.
         data: JSON lines or Parquet in place of the task's own data: a file, or a folder with a file
             per split. Nothing is downloaded then.
@@ -85,14 +79,18 @@ def rendered(
     Raises:
         NotRendered: the harness is missing, or the task is not one that is scored here.
     """
-    harness = _harness()
-    manager, settings = _task_file(harness, task)
+    file = task_file(task)
+    task, settings = file.name, file.settings
     _check(task, settings, shots)
-    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task):
-        changes = {"num_fewshot": shots} | _own_data(task, settings, shots, data, Path(cache))
+    if file.is_own and data is None:
+        raise NotRendered(f"{task} names no data of a hub. Give its documents with --data.")
+    sandbox = in_sandbox() if file.is_own else nullcontext()
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task), sandbox:
+        changes = {"num_fewshot": shots} | _metrics(settings)
+        changes |= _own_data(task, settings, shots, data, Path(cache))
         random.seed(0)  # as the harness does before it reads documents
         import_module("numpy").random.seed(SEED)
-        loaded = _loaded(manager, task, changes)
+        loaded = _loaded(file, changes)
         examples = _noted_examples(loaded)
         loaded.set_fewshot_seed(seed=SEED)
         loaded.build_all_requests(limit=limit)
@@ -109,45 +107,6 @@ def rendered(
         shown=shown,
         generation=generation,
     )
-
-
-def _harness() -> Any:  # Any: a library without types
-    advice = f"Install adaptlab[benchmarks], which brings {PACKAGE} {VERSION}."
-    try:
-        tasks = import_module("lm_eval.tasks")
-    except ImportError as error:
-        raise NotRendered(f"The package {PACKAGE} is not installed. {advice}") from error
-    if (here := version(PACKAGE)) != VERSION:
-        raise NotRendered(f"{PACKAGE} {here} may write other prompts than {VERSION}. {advice}")
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    return tasks
-
-
-def _task_file(harness: Any, task: str) -> tuple[Any, dict[str, Any]]:
-    """Return the package's own tasks beside this one, and its settings.
-
-    Its functions are still names. The harness's index of all tasks takes 17 s, so only the folder
-    of this one is read.
-    """
-    root = Path(harness.__file__).parent
-    if (path := _files_by_task(root).get(task)) is None:
-        raise NotRendered(
-            f"{PACKAGE} {VERSION} has no task {task!r} of its own. Name single tasks, such as "
-            "hellaswag, and not a group or a file."
-        )
-    manager = harness.TaskManager(include_path=str(path.parent), include_defaults=False)
-    settings = json.loads(json.dumps(manager.task_index[task].cfg, default=str))
-    return manager, json.loads(json.dumps(settings).replace(f"{root}/", ""))
-
-
-@cache
-def _files_by_task(root: Path) -> Mapping[str, Path]:
-    """Return the first file of every task, as the harness takes them."""
-    found: dict[str, Path] = {}
-    for path in sorted(root.glob("**/*.yaml")):
-        if named := _NAMED.search(path.read_text(encoding="utf-8", errors="replace")):
-            found.setdefault(named[1], path)
-    return found
 
 
 @contextmanager
@@ -178,8 +137,21 @@ def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
     metrics = [entry.get("metric") for entry in settings.get("metric_list") or ()]
     if output != GENERATED and metrics and "acc" not in metrics:
         raise NotRendered(f"{task} is not scored by acc but by {metrics}. Choose another task.")
+    if output == GENERATED:
+        generation_of_task(task, settings)  # before metrics are looked for on a hub
     if shots and settings.get("num_fewshot") == 0:
         raise NotRendered(f"{task} is defined without examples. Leave --shots out.")
+
+
+def _metrics(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that leave out metrics that are not computed here.
+
+    The harness looks for some of them on a hub.
+    """
+    listed = settings.get("metric_list") or ()
+    own = [entry for entry in listed if entry.get("metric") == METRIC]
+    generates = settings.get("output_type", GENERATED) == GENERATED
+    return {"metric_list": own} if generates and len(own) < len(listed) else {}
 
 
 def _own_data(
@@ -223,15 +195,16 @@ def _files(data: Path, splits: set[str], evaluated: str) -> dict[str, Path]:
     return {path.stem: path for path in files if path.stem in splits}
 
 
-def _loaded(manager: Any, task: str, changes: Mapping[str, Any]) -> Any:
+def _loaded(file: TaskFile, changes: Mapping[str, Any]) -> Any:
     """Return the harness's task with some settings changed."""
     import_module("datasets").disable_progress_bars()
-    whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
-    (loaded,) = whole["tasks"].values()
+    loaded = file.load(changes)
     if loaded.OUTPUT_TYPE == GENERATED and loaded.multiple_input:
-        raise NotRendered(f"{task} has several contexts for an item. Choose another task.")
+        raise NotRendered(f"{file.name} has several contexts for an item. Choose another task.")
     if loaded.OUTPUT_TYPE != GENERATED and loaded.multiple_target:
-        raise NotRendered(f"{task} has several right choices for an item. Choose another task.")
+        raise NotRendered(
+            f"{file.name} has several right choices for an item. Choose another task."
+        )
     return loaded
 
 

@@ -7,6 +7,7 @@ exact text, so that prompts stay those of the harness.
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -129,6 +130,19 @@ def rendering_of(facts: RecordsFacts) -> Rendering | None:
         return Rendering.model_validate({"task": task, **json.loads(origin)})
     except (ValueError, TypeError):  # no JSON, or no such members
         return None
+
+
+def group_records(group: str, tasks: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the records of a dataset that lists the tasks of a group."""
+    return ({"group": group, "subtask": task, "split": SPLIT} for task in tasks)
+
+
+def subtasks_of(facts: RecordsFacts, group: str) -> tuple[str, ...]:
+    """Return the tasks of a group that a dataset lists, sorted; none if it does not."""
+    field = facts.field("subtask")
+    if field is None or field.values is None or _only_value(facts, "group") != group:
+        return ()
+    return tuple(one.value for one in field.values)
 
 
 def generated_by(facts: RecordsFacts) -> Generation | None:

@@ -6,8 +6,8 @@ from adaptlab.errors import Problem, below
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.splits import Split
-from adaptlab.plugins.task import TASKS, Task
-from adaptlab.specs.choices import configured, resolve_task
+from adaptlab.plugins.task import Task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import EvaluationSpec
 
@@ -19,26 +19,24 @@ def evaluation_tasks(
 
     A choice of several tasks counts as these.
     """
-    chosen = tuple(
-        task
-        for index, choice in enumerate(spec.tasks)
-        for task in resolve_task(
-            choice, f"/evaluation/tasks/{index}", datasets, splits=("test",)
-        ).scored_as()
-    )
+    chosen = tuple(task for _, task in _chosen(spec, datasets))
     return chosen or (() if task is None else (task,))
 
 
-def evaluation_places(spec: EvaluationSpec) -> tuple[str, ...]:
+def evaluation_places(spec: EvaluationSpec, datasets: Datasets) -> tuple[str, ...]:
     """Return the pointer of each task that is scored.
 
     Tasks of one choice share its pointer.
     """
-    return tuple(
-        pointer
-        for pointer, choice in ((f"/evaluation/tasks/{n}", one) for n, one in enumerate(spec.tasks))
-        for _ in configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer).scored_as()
-    )
+    return tuple(pointer for pointer, _ in _chosen(spec, datasets))
+
+
+def _chosen(spec: EvaluationSpec, datasets: Datasets) -> Iterator[tuple[str, Task]]:
+    """Yield the chosen tasks, each with the pointer of its choice."""
+    for index, choice in enumerate(spec.tasks):
+        pointer = f"/evaluation/tasks/{index}"
+        for task in resolve_task(choice, pointer, datasets, splits=("test",)).scored_as():
+            yield pointer, task
 
 
 def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:

@@ -81,7 +81,7 @@ def resolve_import(
 ) -> ResolvedImport:
     """Return the import of a spec, for the model of `family` in `folder`."""
     evaluated = evaluation_tasks(spec.evaluation, None, datasets)
-    _refuse(task_problems(None, evaluated, family, evaluation_places(spec.evaluation)))
+    _refuse(task_problems(None, evaluated, family, evaluation_places(spec.evaluation, datasets)))
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedImport(
         model_folder=folder,
@@ -120,7 +120,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
     _refuse(_adaptation_only(spec, task))
     evaluated = evaluation_tasks(spec.evaluation, task, datasets)
     family = _resolved_family(spec, (task, *evaluated))
-    _refuse(task_problems(task, evaluated, family, evaluation_places(spec.evaluation)))
+    _refuse(task_problems(task, evaluated, family, evaluation_places(spec.evaluation, datasets)))
     shape, seeds = family_shape(family), listed_seeds(spec.seeds)
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedPretrain(
@@ -168,7 +168,9 @@ def _resolve_adaptation(
 ) -> ResolvedAdapt:
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = evaluation_tasks(spec.evaluation, task, datasets)
-    _refuse(task_problems(task, evaluated, base.family, evaluation_places(spec.evaluation)))
+    _refuse(
+        task_problems(task, evaluated, base.family, evaluation_places(spec.evaluation, datasets))
+    )
     if adapter is not None and task.classes() is not None:
         detail = "An imported adapter has no head for classes. Use `score: label_words`."
         raise InvalidSpec(Problem("/task/score", "no_head_in_adapter", detail))

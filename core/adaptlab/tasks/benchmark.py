@@ -1,7 +1,8 @@
 """Standard tasks of lm-eval, staged beforehand, as tasks that are watched."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from adaptlab.records.rendered_items import (
     generated_by,
     item_of,
     rendering_of,
+    subtasks_of,
 )
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
@@ -31,6 +33,8 @@ from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Name, Value
 
 MOST_TASKS = 64
+MOST_PARTS = 128
+"""Limit of tasks with those of groups."""
 MOST_SHOTS = 64
 USUAL_ANSWER = 128
 """The most tokens of a choice, if the spec does not say otherwise."""
@@ -57,12 +61,13 @@ class BenchmarkLimits(TokenLimits):
 class Benchmark(TextTask):
     """Answer the items of standard `tasks` of lm-eval.
 
-    They are only evaluated, each task on its own. Its items are those that `adaptlab benchmarks
-    add` has rendered by lm-eval, with `shots` examples. The model's log-likelihoods of all choices
-    are compared as lm-eval does: `acc` by their sums, `acc_norm` per character of a choice,
-    `acc_bytes` per byte. A task without choices, such as lambada_openai, is right where greedy
-    decoding gives the answer. Of a task that generates answers, such as gsm8k, `score` names the
-    filter that reads them, by default its first; what it reads is compared as the task says.
+    They are only evaluated, each task on its own; a group stands for its tasks. Its items are those
+    that `adaptlab benchmarks add` has rendered by lm-eval, with `shots` examples. The model's
+    log-likelihoods of all choices are compared as lm-eval does: `acc` by their sums, `acc_norm` per
+    character of a choice, `acc_bytes` per byte. A task without choices, such as lambada_openai, is
+    right where greedy decoding gives the answer. Of a task that generates answers, such as gsm8k,
+    `score` names the filter that reads them, by default its first; what it reads is compared as the
+    task says.
 
     `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
     can name another dataset of the same task.
@@ -75,7 +80,7 @@ class Benchmark(TextTask):
 
     name: Literal["benchmark"] = "benchmark"
     tasks: Annotated[tuple[HarnessTask, ...], Field(min_length=1, max_length=MOST_TASKS)]
-    """tasks of lm-eval, one per line"""
+    """tasks or groups of lm-eval, one per line"""
     shots: Annotated[int, Field(ge=0, le=MOST_SHOTS)] = 0
     """examples before every item"""
     limit: Annotated[int, Field(ge=1)] | None = None
@@ -108,7 +113,10 @@ class Benchmark(TextTask):
             return self._with_problems(problems)
         if self.dataset:
             return super().settled(datasets)
-        parts = tuple(self._part(place, datasets) for place in range(len(self.tasks)))
+        named = tuple(self._named(datasets))
+        if problems := tuple(_problems_of_groups([task for _, task in named])):
+            return self._with_problems(problems)
+        parts = tuple(self._part(place, task, datasets) for place, task in named)
         if len(parts) == 1:
             return parts[0]
         whole = self.model_copy()
@@ -126,13 +134,19 @@ class Benchmark(TextTask):
         detail = "A benchmark is scored and never trained on. Name it in evaluation.tasks."
         return (Problem("/name", "only_evaluated", detail),)
 
-    def _part(self, place: int, datasets: Datasets) -> "Benchmark":
+    def _named(self, datasets: Datasets) -> Iterator[tuple[int, str]]:
+        """Yield all tasks with their places; a staged group stands for its tasks."""
+        for place, task in enumerate(self.tasks):
+            facts = datasets.get(dataset_of(task, self.shots, self.limit))
+            listed = subtasks_of(facts, task) if isinstance(facts, RecordsFacts) else ()
+            yield from ((place, one) for one in listed or (task,))
+
+    def _part(self, place: int, task: str, datasets: Datasets) -> "Benchmark":
         """Return one of the tasks alone, with its dataset looked up."""
-        task = self.tasks[place]
         name = dataset_of(task, self.shots, self.limit)
         part = self.model_copy(update={"tasks": (task,), "dataset": name})
         if name not in datasets:
-            return part._with_problems((self._not_staged(place),))
+            return part._with_problems((self._not_staged(place, task),))
         settled = super(Benchmark, part).settled(datasets)
         moved = [
             replace(problem, pointer=f"/tasks/{place}")
@@ -142,8 +156,7 @@ class Benchmark(TextTask):
         ]
         return settled._with_problems(tuple(moved))
 
-    def _not_staged(self, place: int) -> Problem:
-        task = self.tasks[place]
+    def _not_staged(self, place: int, task: str) -> Problem:
         limit = f" --limit {self.limit}" if self.limit else ""
         shots = f" --shots {self.shots}" if self.shots else ""
         detail = (
@@ -290,3 +303,13 @@ class Benchmark(TextTask):
         if self.tokens.cut != PromptCut():
             detail = "A longer item loses the beginning of its context. Leave `cut` out."
             yield Problem("/tokens/cut", "cut_on_the_left", detail)
+
+
+def _problems_of_groups(tasks: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with tasks that may come from groups."""
+    if twice := next((task for task, count in Counter(tasks).items() if count > 1), None):
+        detail = f"{twice} occurs twice, once in a group. Name it or the group."
+        yield Problem("/tasks", "task_twice", detail)
+    if len(tasks) > MOST_PARTS:
+        detail = f"The groups have {len(tasks)} tasks. Name at most {MOST_PARTS}."
+        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_PARTS,))

@@ -416,7 +416,8 @@ def _check_texts(
 
     Raises `InvalidSpec` if the worker would refuse one.
     """
-    return check_tokens(session, base, resolved, evaluation_places(spec.evaluation), roots)
+    places = evaluation_places(spec.evaluation, datasets.known(session))
+    return check_tokens(session, base, resolved, places, roots)
 
 
 def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> list[Preview]:
