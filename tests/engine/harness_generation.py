@@ -21,7 +21,7 @@ def staged(request: dict[str, Any]) -> dict[str, Any]:
     from adaptlab_client.machine.benchmark_items import rendered
 
     items = {
-        task: rendered(task, shots, Path(request["data"]) / task)
+        task: rendered(request["files"].get(task, task), shots, Path(request["data"]) / task)
         for task, shots in request["tasks"].items()
     }
     return {task: {"name": one.name, "records": [*one.records()]} for task, one in items.items()}
@@ -51,7 +51,10 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
         device="cpu",
     )
     root = Path(str(tasks.__file__)).parent
-    folders: list[str | Path] = [root / task for task in request["tasks"]]
+    folders: list[str | Path] = [
+        Path(request["files"][task]).parent if task in request["files"] else root / task
+        for task in request["tasks"]
+    ]
     manager = tasks.TaskManager(include_path=folders, include_defaults=False)
     result: Any = simple_evaluate(
         model=reference,

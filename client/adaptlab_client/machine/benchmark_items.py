@@ -36,6 +36,7 @@ OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "d
 OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood", "generate_until")
 GENERATED = "generate_until"
 UNKNOWN = "unknown"
+HARNESS = (PACKAGE, VERSION, "MIT")
 Document = Mapping[str, Any]  # Any: the documents of all data sets
 
 
@@ -103,7 +104,7 @@ def rendered(
         name=dataset_of(task, shots, limit),
         items=items,
         rendering=rendering,
-        sources=_sources(settings, data, _digest_of(settings), _digest(seen)),
+        sources=_sources(file, data, _digest_of(settings), _digest(seen)),
         shown=shown,
         generation=generation,
     )
@@ -339,14 +340,16 @@ def _spaces(context: str) -> str:
 
 
 def _sources(
-    settings: Mapping[str, Any], data: Path | None, task_file: str, documents: str
+    file: TaskFile, data: Path | None, digest: str, documents: str
 ) -> tuple[Mapping[str, str], ...]:
-    """Return the origins of a dataset: the harness, and the data."""
+    """Return the origins of a dataset: the harness or a file of one's own, and the data."""
+    settings = file.settings
     path = settings.get("dataset_path") if data is None else data.name
     name = (settings.get("dataset_name") or "default") if data is None else "local files"
-    harness = {"package": PACKAGE, "version": VERSION, "licence": "MIT", "sha256": task_file}
+    packages = (f"{file.name}.yaml", _version_of(settings), UNKNOWN) if file.is_own else HARNESS
+    task = dict(zip(("package", "version", "licence"), packages, strict=True))
     own = {"package": str(path), "version": str(name), "licence": UNKNOWN, "sha256": documents}
-    return harness, own
+    return task | {"sha256": digest}, own
 
 
 def _digest_of(settings: Mapping[str, Any]) -> str:
