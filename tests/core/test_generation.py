@@ -1,4 +1,4 @@
-"""Generated answers: how they are cut, read and compared, and what is refused."""
+"""Generated answers are cut, read and compared, or refused."""
 
 import time
 from collections.abc import Mapping

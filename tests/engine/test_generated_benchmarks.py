@@ -32,14 +32,14 @@ from adaptlab.engine.models.plan import make_plan
 from adaptlab.plugins.corpus import read_corpus
 from adaptlab.plugins.metric import METRICS
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.records.generation import AnswerFilter, Generation
+from adaptlab.records.generation import Generation, ResponseFilter
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 from adaptlab.tasks.benchmark import Benchmark
 from adaptlab.text.folder_tokeniser import folder_tokeniser
 
-NO_FILTER = (AnswerFilter(name="none"),)
+NO_FILTER = (ResponseFilter(name="none"),)
 PROGRAM = "tests.engine.harness_generation"
 LONGEST = 150
 READ = 330
@@ -115,6 +115,7 @@ def documents(answers: Mapping[str, Texts]) -> dict[str, list[dict[str, Any]]]:
         found["gsm8k/train"] = [sums(number, "") for number in range(20, 28)]
         found["gsm8k/test"] = [sums(n, answers["gsm8k"].get(n, "")) for n in range(8)]
     if "nq_open" in answers:
+        found["nq_open/train"] = [names(number, "") for number in range(20, 24)]
         found["nq_open/validation"] = [names(n, answers["nq_open"].get(n, "")) for n in range(6)]
     if "letters" in answers:
         found["letters/train"] = [letters(number, "") for number in range(40, 46)]
@@ -267,7 +268,7 @@ def tasks_of(model: Model) -> list[Benchmark]:
 
 
 def theirs(folder: Path, data: Path, tasks: Iterable[str], longest: int) -> Any:
-    """Return what the harness makes of the model of a folder, one item at a time."""
+    """Return the answers of the harness, one item at a time."""
     adapter = folder / "adapter"
     return program(
         folder,
@@ -293,7 +294,7 @@ def by_number(texts: Mapping[str, str]) -> Texts:
 
 
 def compared(model: Model, found: Any) -> list[float]:
-    """Compare texts, read answers and scores with the harness's; return the scores."""
+    """Compare texts and scores with those of the harness; return scores."""
     scores: list[float] = []
     for task in tasks_of(model):
         judged, own = scored(model, task), found[task.tasks[0]]

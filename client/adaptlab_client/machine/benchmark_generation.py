@@ -1,4 +1,4 @@
-"""How tasks of the harness generate answers, as far as they are compared here."""
+"""Generated answers of the harness, as far as they are compared here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from adaptlab.errors import AdaptlabError
-from adaptlab.records.generation import AnswerFilter, ExactMatch, FilterStep, Generation
+from adaptlab.records.generation import ExactMatch, FilterStep, Generation, ResponseFilter
 
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """Names of the most tokens of an answer; the harness takes the first that is given."""
@@ -81,10 +81,10 @@ def _decoding(task: str, members: dict[str, Any]) -> tuple[tuple[str, ...], int]
     return stops, most
 
 
-def _filters(task: str, listed: Sequence[Settings]) -> Iterator[AnswerFilter]:
+def _filters(task: str, listed: Sequence[Settings]) -> Iterator[ResponseFilter]:
     """Yield the filters of a task, in order."""
     if not listed:
-        yield AnswerFilter(name=UNFILTERED)
+        yield ResponseFilter(name=UNFILTERED)
     for entry in listed:
         steps: Sequence[Settings] = entry.get("filter") or ()
         functions = [step.get("function") for step in steps]
@@ -93,7 +93,7 @@ def _filters(task: str, listed: Sequence[Settings]) -> Iterator[AnswerFilter]:
                 f"{task} reads answers by {functions} in {entry.get('name')}. Choose a task whose "
                 f"filters have the steps {', '.join(FUNCTIONS)}, and {LAST} last."
             )
-        yield AnswerFilter(name=str(entry.get("name")), steps=tuple(map(_step, steps[:-1])))
+        yield ResponseFilter(name=str(entry.get("name")), steps=tuple(map(_step, steps[:-1])))
 
 
 def _step(step: Settings) -> FilterStep:

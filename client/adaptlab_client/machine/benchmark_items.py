@@ -342,7 +342,7 @@ def _spaces(context: str) -> str:
 def _sources(
     file: TaskFile, data: Path | None, digest: str, documents: str
 ) -> tuple[Mapping[str, str], ...]:
-    """Return the origins of a dataset: the harness or a file of one's own, and the data."""
+    """Return the origins of a dataset: its task file and its data."""
     settings = file.settings
     path = settings.get("dataset_path") if data is None else data.name
     name = (settings.get("dataset_name") or "default") if data is None else "local files"

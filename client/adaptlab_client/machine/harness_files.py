@@ -1,4 +1,4 @@
-"""Task files of the harness, its groups of tasks, and files of a team's own.
+"""Task files and groups of the harness, and files of a team's own.
 
 The harness's index of all tasks takes 17 s, so only the folder of a task is read.
 """
@@ -65,7 +65,7 @@ def harness() -> Any:
 
 
 def task_file(task: str) -> TaskFile:
-    """Return a task of the harness by its name, or one of a team's own by its file.
+    """Return a task by its name in the harness, or by a file of one's own.
 
     Raises:
         NotRendered: there is none, or the file is not one that is rendered here.

@@ -1,4 +1,4 @@
-"""Task files of a team's own, validated before the harness sees their members.
+"""Task files of a team's own, validated before the harness sees them.
 
 The harness reads task files as programs: a tag imports Python, an include reads any file, and
 templates run in a plain environment. So a file is read here, strictly, and the harness gets a

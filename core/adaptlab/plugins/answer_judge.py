@@ -1,4 +1,4 @@
-"""Judgement of generated answers by their texts, as a standard task defines it."""
+"""Judgement of generated answers by their texts."""
 
 import atexit
 from collections.abc import Sequence

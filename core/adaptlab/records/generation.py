@@ -55,7 +55,7 @@ class FilterStep(Value):
         return _compiled(pattern)
 
 
-class AnswerFilter(Value):
+class ResponseFilter(Value):
     """The steps from a generated text to an answer, under the harness's name."""
 
     name: FilterName
@@ -91,7 +91,7 @@ class Generation(Value):
         Field(max_length=MOST_STOPS),
     ]
     tokens: Annotated[int, Field(ge=1, le=MOST_GENERATED)]
-    filters: Annotated[tuple[AnswerFilter, ...], Field(min_length=1, max_length=8)]
+    filters: Annotated[tuple[ResponseFilter, ...], Field(min_length=1, max_length=8)]
     match: ExactMatch = ExactMatch()
 
     def cut(self, text: str) -> str:
@@ -103,7 +103,7 @@ class Generation(Value):
             text = text.split(stop)[0]
         return text
 
-    def filter_named(self, name: str) -> AnswerFilter:
+    def filter_named(self, name: str) -> ResponseFilter:
         """Return one of the filters; raises `KeyError` for another name."""
         return {one.name: one for one in self.filters}[name]
 

@@ -138,7 +138,10 @@ def group_records(group: str, tasks: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def subtasks_of(facts: RecordsFacts, group: str) -> tuple[str, ...]:
-    """Return the tasks of a group that a dataset lists, sorted; none if it does not."""
+    """Return the tasks of a group that a dataset lists, sorted.
+
+    There are none if it is another dataset.
+    """
     field = facts.field("subtask")
     if field is None or field.values is None or _only_value(facts, "group") != group:
         return ()

@@ -1,4 +1,4 @@
-"""A process that answers lines of JSON, and is ended if one takes too long.
+"""A process that answers lines of JSON, each within limits of time.
 
 Some comparisons of short texts take hours, and nothing in a thread can stop them.
 """

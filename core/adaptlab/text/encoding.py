@@ -81,7 +81,7 @@ def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> En
 
 
 def encoded_prompt(tokeniser: Tokeniser, context: str, answer: str) -> Encoded:
-    """Return the tokens of a context to continue, and of a text that could follow.
+    """Return the tokens of a context and of a text that could follow.
 
     As in lm-eval, the context is encoded alone, with the spaces at its end.
 

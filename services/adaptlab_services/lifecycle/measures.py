@@ -42,7 +42,7 @@ def caution_of(measures: Sequence[tuple[Measure, int]]) -> str | None:
 
 
 def with_metric(rows: Iterable[Any]) -> tuple[int, ...]:
-    """Return the numbers of evaluations' rows whose task is measured by metrics."""
+    """Return the numbers of evaluations whose task is measured by metrics."""
     return tuple(row.id for row in rows if measured_on(row.task))
 
 
