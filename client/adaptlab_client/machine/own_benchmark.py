@@ -115,7 +115,7 @@ def settings_of_file(path: Path) -> dict[str, Any]:
             f"{path.name} cannot be rendered: {place}: {first['msg']}. Task files of your own have "
             f"the members {', '.join(OwnTask.model_fields)}, without programs."
         ) from error
-    return cast("dict[str, Any]", task.model_dump(mode="json", exclude_unset=True))
+    return task.model_dump(mode="json", exclude_unset=True)
 
 
 def _merged(path: Path, folder: Path, seen: list[Path]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def in_sandbox() -> Generator[None]:
 
     from adaptlab.text.sandbox import Sandbox
 
-    utils = import_module("lm_eval.utils")
+    utils: Any = import_module("lm_eval.utils")
     sandbox, before = Sandbox(LONGEST_RENDERED), utils.apply_template
     sandbox.trim_blocks = sandbox.lstrip_blocks = False
     sandbox.keep_trailing_newline, sandbox.undefined = True, StrictUndefined

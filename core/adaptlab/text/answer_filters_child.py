@@ -58,9 +58,8 @@ def _match(text: str, step: Members) -> str:
     if not -len(matches) <= place < len(matches):
         return step["fallback"]
     found: str | tuple[str, ...] = matches[place]
-    if isinstance(found, tuple):
-        found = next((group for group in found if group), step["fallback"])
-    return found.strip()
+    groups = (found,) if isinstance(found, str) else tuple(filter(None, found))
+    return (groups or (step["fallback"],))[0].strip()
 
 
 STEPS: Mapping[str, Callable[[str, Members], str]] = {
