@@ -11,8 +11,9 @@ import pytest
 from tests.benchmarks import write_documents
 
 from adaptlab.records.gathering import Gatherer
-from adaptlab_client.machine import benchmark_items
-from adaptlab_client.machine.benchmark_items import NotRendered, rendered
+from adaptlab_client.machine import benchmark_items, harness_files
+from adaptlab_client.machine.benchmark_generation import NotRendered
+from adaptlab_client.machine.benchmark_items import rendered
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +54,12 @@ def digest(items: benchmark_items.RenderedTask) -> str:
 @pytest.mark.parametrize(
     ("task", "reason"),
     [
-        ("gsm8k", "of the kind generate_until"),
+        ("humaneval", "reads answers by"),
         ("wikitext", "of the kind loglikelihood_rolling"),
         ("mmlu", "has no task 'mmlu'"),
+        ("drop", "a program of its own in process_results"),
+        ("gsm8k_cot_self_consistency", "draws 64 answers to each item"),
+        ("nonsense", "Name a task, such as hellaswag, a group"),
         ("truthfulqa_mc2", "a program of its own in process_results"),
         ("../hellaswag", "has no task"),
         ("sciq", "needs the split 'test'"),
@@ -86,7 +90,7 @@ def test_documents_of_another_form_are_refused(documents: Path) -> None:
 
 
 def test_another_version_of_the_harness_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark_items, "VERSION", "0.4.0")
+    monkeypatch.setattr(harness_files, "VERSION", "0.4.0")
     with pytest.raises(NotRendered, match=r"may write other prompts than 0\.4\.0"):
         rendered("arc_easy")
 

@@ -65,7 +65,8 @@ def test_each_task_counts_as_one(arc: Stored, passages: Stored):
     assert [task.available("test") for task in tasks[1:]] == [2, 1]
     assert [task.chance() for task in tasks[1:]] == [0.4, 1.0]
     spec = EvaluationSpec.model_validate({"tasks": [without(COMPLETION), both]})
-    assert [place[-1] for place, _ in placed_tasks(spec, tasks)] == ["0", "1", "1"]
+    known = {one.facts.name: one.facts for one in (arc, passages, a_dataset(arc))}
+    assert [place[-1] for place, _ in placed_tasks(spec, known)] == ["0", "1", "1"]
     for task in tasks[1:]:
         assert by_name(TASKS, as_json(task)) == task, "as it is stored"
 

@@ -1,45 +1,43 @@
 """Items of standard tasks, rendered by the harness lm-eval.
 
-The harness writes the prompts, and the trainer scores them without it. Only tasks that the pinned
-package brings are rendered: their files can contain programs, so a file of one's own is no task.
+The harness writes the prompts, and the trainer scores them without it. Task files are those that
+the pinned package brings, which can contain programs, or a team's own, which cannot.
 """
 
 import hashlib
 import json
-import logging
 import random
-import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from adaptlab.errors import AdaptlabError
+from adaptlab.records.generation import Generation
 from adaptlab.records.rendered_items import Output, RenderedItem, Rendering, dataset_of
+from adaptlab_client.machine.benchmark_generation import (
+    METRIC,
+    NotRendered,
+    generation_of_task,
+    targets_of,
+)
+from adaptlab_client.machine.harness_files import PACKAGE, VERSION, TaskFile, task_file
+from adaptlab_client.machine.own_benchmark import in_sandbox
 
-PACKAGE = "lm-eval"
-VERSION = "0.4.13"
-"""The version whose prompts and tasks are tested."""
 SEED = 1234
 """The seed of examples, that of the harness."""
 FORMS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "doc_to_audio")
 """Members with which a task answers or scores by a program of its own."""
-OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood")
+OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood", "generate_until")
+GENERATED = "generate_until"
 UNKNOWN = "unknown"
-_NAMED = re.compile(r"^task:\s*[\"']?([^\s\"']+)[\"']?\s*$", re.MULTILINE)
-
+HARNESS = (PACKAGE, VERSION, "MIT")
 Document = Mapping[str, Any]  # Any: the documents of all data sets
-
-
-class NotRendered(AdaptlabError):
-    """A task whose items cannot be rendered here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,7 @@ class RenderedTask:
         rendering: their origin.
         sources: the packages and data that they come from, as origins of a dataset.
         shown: items that also are examples before other items.
+        generation: how answers are generated, None if likelihoods are compared.
     """
 
     name: str
@@ -59,10 +58,11 @@ class RenderedTask:
     rendering: Rendering
     sources: tuple[Mapping[str, str], ...]
     shown: int
+    generation: Generation | None = None
 
     def records(self) -> Iterator[dict[str, str]]:
         """Yield the record of every item."""
-        return (item.record(self.rendering) for item in self.items)
+        return (item.record(self.rendering, self.generation) for item in self.items)
 
 
 def rendered(
@@ -71,7 +71,7 @@ def rendered(
     """Return the items of a task of the harness.
 
     Args:
-        task: its name there.
+        task: its name there, or the path of a task file of one's own, which ends in .yaml.
         shots: examples before every item.
         data: JSON lines or Parquet in place of the task's own data: a file, or a folder with a file
             per split. Nothing is downloaded then.
@@ -80,18 +80,23 @@ def rendered(
     Raises:
         NotRendered: the harness is missing, or the task is not one that is scored here.
     """
-    harness = _harness()
-    manager, settings = _task_file(harness, task)
+    file = task_file(task)
+    task, settings = file.name, file.settings
     _check(task, settings, shots)
-    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task):
-        changes = {"num_fewshot": shots} | _own_data(task, settings, shots, data, Path(cache))
+    if file.is_own and data is None:
+        raise NotRendered(f"{task} names no data of a hub. Give its documents with --data.")
+    sandbox = in_sandbox() if file.is_own else nullcontext()
+    with tempfile.TemporaryDirectory(prefix="adaptlab-") as cache, _reading(task), sandbox:
+        changes = {"num_fewshot": shots} | _metrics(settings)
+        changes |= _own_data(task, settings, shots, data, Path(cache))
         random.seed(0)  # as the harness does before it reads documents
         import_module("numpy").random.seed(SEED)
-        loaded = _loaded(manager, task, changes)
+        loaded = _loaded(file, changes)
         examples = _noted_examples(loaded)
         loaded.set_fewshot_seed(seed=SEED)
         loaded.build_all_requests(limit=limit)
         documents, items = _items(loaded)
+        generation = _generation(task, settings, loaded)
     shown = _shown(task, documents, examples)
     seen = [*documents, *(example for row in examples for example in row)]
     rendering = _rendering(task, settings, shots, items, _digest(seen))
@@ -99,48 +104,10 @@ def rendered(
         name=dataset_of(task, shots, limit),
         items=items,
         rendering=rendering,
-        sources=_sources(settings, data, _digest_of(settings), _digest(seen)),
+        sources=_sources(file, data, _digest_of(settings), _digest(seen)),
         shown=shown,
+        generation=generation,
     )
-
-
-def _harness() -> Any:  # Any: a library without types
-    advice = f"Install adaptlab[benchmarks], which brings {PACKAGE} {VERSION}."
-    try:
-        tasks = import_module("lm_eval.tasks")
-    except ImportError as error:
-        raise NotRendered(f"The package {PACKAGE} is not installed. {advice}") from error
-    if (here := version(PACKAGE)) != VERSION:
-        raise NotRendered(f"{PACKAGE} {here} may write other prompts than {VERSION}. {advice}")
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    return tasks
-
-
-def _task_file(harness: Any, task: str) -> tuple[Any, dict[str, Any]]:
-    """Return the package's own tasks beside this one, and its settings.
-
-    Its functions are still names. The harness's index of all tasks takes 17 s, so only the folder
-    of this one is read.
-    """
-    root = Path(harness.__file__).parent
-    if (path := _files_by_task(root).get(task)) is None:
-        raise NotRendered(
-            f"{PACKAGE} {VERSION} has no task {task!r} of its own. Name single tasks, such as "
-            "hellaswag, and not a group or a file."
-        )
-    manager = harness.TaskManager(include_path=str(path.parent), include_defaults=False)
-    settings = json.loads(json.dumps(manager.task_index[task].cfg, default=str))
-    return manager, json.loads(json.dumps(settings).replace(f"{root}/", ""))
-
-
-@cache
-def _files_by_task(root: Path) -> Mapping[str, Path]:
-    """Return the first file of every task, as the harness takes them."""
-    found: dict[str, Path] = {}
-    for path in sorted(root.glob("**/*.yaml")):
-        if named := _NAMED.search(path.read_text(encoding="utf-8", errors="replace")):
-            found.setdefault(named[1], path)
-    return found
 
 
 @contextmanager
@@ -162,17 +129,30 @@ def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
     output = settings.get("output_type", "generate_until")
     if output not in OUTPUTS:
         raise NotRendered(
-            f"{task} is of the kind {output}. Choose a task of the kind "
-            f"{' or '.join(OUTPUTS)}, whose likelihoods are compared."
+            f"{task} is of the kind {output}. Choose a task of the kind {', '.join(OUTPUTS[:-1])} "
+            f"or {OUTPUTS[-1]}."
         )
     own = next((member for member in OWN_PROGRAMS if settings.get(member) is not None), None)
     if own is not None:
         raise NotRendered(f"{task} has a program of its own in {own}. Choose another task.")
     metrics = [entry.get("metric") for entry in settings.get("metric_list") or ()]
-    if metrics and "acc" not in metrics:
+    if output != GENERATED and metrics and "acc" not in metrics:
         raise NotRendered(f"{task} is not scored by acc but by {metrics}. Choose another task.")
+    if output == GENERATED:
+        generation_of_task(task, settings)  # before metrics are looked for on a hub
     if shots and settings.get("num_fewshot") == 0:
         raise NotRendered(f"{task} is defined without examples. Leave --shots out.")
+
+
+def _metrics(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that leave out metrics that are not computed here.
+
+    The harness looks for some of them on a hub.
+    """
+    listed = settings.get("metric_list") or ()
+    own = [entry for entry in listed if entry.get("metric") == METRIC]
+    generates = settings.get("output_type", GENERATED) == GENERATED
+    return {"metric_list": own} if generates and len(own) < len(listed) else {}
 
 
 def _own_data(
@@ -216,13 +196,16 @@ def _files(data: Path, splits: set[str], evaluated: str) -> dict[str, Path]:
     return {path.stem: path for path in files if path.stem in splits}
 
 
-def _loaded(manager: Any, task: str, changes: Mapping[str, Any]) -> Any:
+def _loaded(file: TaskFile, changes: Mapping[str, Any]) -> Any:
     """Return the harness's task with some settings changed."""
     import_module("datasets").disable_progress_bars()
-    whole = manager.load({"group": "staged", "task": [{"task": task, **changes}]})
-    (loaded,) = whole["tasks"].values()
-    if loaded.multiple_target:
-        raise NotRendered(f"{task} has several right choices for an item. Choose another task.")
+    loaded = file.load(changes)
+    if loaded.OUTPUT_TYPE == GENERATED and loaded.multiple_input:
+        raise NotRendered(f"{file.name} has several contexts for an item. Choose another task.")
+    if loaded.OUTPUT_TYPE != GENERATED and loaded.multiple_target:
+        raise NotRendered(
+            f"{file.name} has several right choices for an item. Choose another task."
+        )
     return loaded
 
 
@@ -250,6 +233,8 @@ def _items(loaded: Any) -> tuple[list[Document], tuple[RenderedItem, ...]]:
 
 
 def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any]) -> RenderedItem:
+    if loaded.OUTPUT_TYPE == GENERATED:
+        return _generated_item(loaded, number, document, requests[0].args[0])
     compares = loaded.OUTPUT_TYPE == "multiple_choice"
     choices = loaded.doc_to_choice(document) if compares else [requests[0].args[1]]
     asked = [request.args for request in requests[: len(choices)]]  # others lack the context
@@ -263,6 +248,35 @@ def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any])
         choices=tuple(choices),
         gold=gold,
     )
+
+
+def _generated_item(loaded: Any, number: int, document: Document, context: str) -> RenderedItem:
+    """Return an item of which any target is a right answer."""
+    targets = targets_of(loaded.config.task, number, loaded, document)
+    separator = loaded.config.target_delimiter
+    return RenderedItem(
+        document=number,
+        contexts=(context,) * len(targets),
+        continuations=tuple(f"{separator}{target}" for target in targets),
+        choices=targets,
+        gold=0,
+    )
+
+
+def _generation(task: str, settings: Mapping[str, Any], loaded: Any) -> Generation | None:
+    """Return how a task generates answers, None if it compares likelihoods.
+
+    The harness has filled in what the task's file leaves open.
+    """
+    if loaded.OUTPUT_TYPE != GENERATED:
+        return None
+    members = {"generation_kwargs": loaded.config.generation_kwargs}
+    generation = generation_of_task(task, {**settings, **members})
+    try:
+        generation.fields()
+    except ValueError as error:
+        raise NotRendered(f"{task} cannot be staged. {error} Choose another task.") from error
+    return generation
 
 
 def _gold(loaded: Any, document: Document, choices: Sequence[str]) -> int:
@@ -297,11 +311,12 @@ def _rendering(
     items: Sequence[RenderedItem],
     data: str,
 ) -> Rendering:
-    counts = [len(item.choices) for item in items]
+    output: Output = settings.get("output_type", GENERATED)
+    counts = [1 if output == GENERATED else len(item.choices) for item in items]
     pairs = [pair for item in items for pair in zip(item.contexts, item.continuations, strict=True)]
     return Rendering(
         task=task,
-        output=settings["output_type"],
+        output=output,
         shots=shots,
         seed=SEED,
         harness=VERSION,
@@ -325,14 +340,16 @@ def _spaces(context: str) -> str:
 
 
 def _sources(
-    settings: Mapping[str, Any], data: Path | None, task_file: str, documents: str
+    file: TaskFile, data: Path | None, digest: str, documents: str
 ) -> tuple[Mapping[str, str], ...]:
-    """Return the origins of a dataset: the harness, and the data."""
+    """Return the origins of a dataset: its task file and its data."""
+    settings = file.settings
     path = settings.get("dataset_path") if data is None else data.name
     name = (settings.get("dataset_name") or "default") if data is None else "local files"
-    harness = {"package": PACKAGE, "version": VERSION, "licence": "MIT", "sha256": task_file}
+    packages = (f"{file.name}.yaml", _version_of(settings), UNKNOWN) if file.is_own else HARNESS
+    task = dict(zip(("package", "version", "licence"), packages, strict=True))
     own = {"package": str(path), "version": str(name), "licence": UNKNOWN, "sha256": documents}
-    return harness, own
+    return task | {"sha256": digest}, own
 
 
 def _digest_of(settings: Mapping[str, Any]) -> str:

@@ -54,6 +54,8 @@ class Corpus:
             of records that are not for training.
         other_lengths: tokens of each of these answers.
         other_counts: how many of them each record has, if answers are compared.
+        targets: the texts of which an answer to each record has to be one, if texts decide.
+        stops: tokens that end an answer without being a part of it, beside `end`.
         cut: records whose prompt was shortened.
         end: the token that ends answers, None if none does.
     """
@@ -74,5 +76,7 @@ class Corpus:
     empty: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
     requests: RequestArrays | None = None
+    targets: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    stops: tuple[int, ...] = ()
     cut: int = 0
     end: int | None = None

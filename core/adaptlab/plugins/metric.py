@@ -297,6 +297,19 @@ def accompanying(metric: Metric) -> tuple[Metric, ...]:
     return tuple(other for other in metrics() if other.needs == "endings")
 
 
+def measured_on(task: Mapping[str, object]) -> tuple[Metric, ...]:
+    """Return the metrics of results of a task, by its configuration.
+
+    The task's own is first. A task that generates answers and judges them by their texts has only
+    those that accompany it.
+    """
+    if (own := metric_named(task.get("metric"))) is not None:
+        return own, *accompanying(own)
+    if task.get("generation") is None:
+        return ()
+    return tuple(one for one in metrics() if one.needs == "endings")
+
+
 def metric_named(name: object) -> Metric | None:
     """Return the metric with this name.
 

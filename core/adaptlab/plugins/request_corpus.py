@@ -1,7 +1,7 @@
 """The rendered items of a standard task as tokens of its base model."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from adaptlab.errors import BadDataset, InvalidSpec, Problem
 from adaptlab.plugins.corpus_arrays import Corpus, RequestArrays
@@ -9,17 +9,24 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
 from adaptlab.records.rendered_items import SPLIT, RenderedItem, item_of
-from adaptlab.text.encoding import Encoded, LeavesNothing, encoded_request
+from adaptlab.text.encoding import Encoded, LeavesNothing, encoded_prompt, encoded_request
 from adaptlab.text.splitting import EVERY_SPLIT
 
 
 class RequestReader:
-    """Reads items whose answers are compared, each behind its own context."""
+    """Reads items of rendered requests.
+
+    The likelihoods of an item's answers are compared, each behind its own context, or an answer is
+    generated and compared as a text with those that are right.
+    """
 
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
-        self._compares = bool(task.listed_answers())
+        self._compares, self._judge = bool(task.listed_answers()), task.answer_judge()
         self._corpus = Corpus(requests=RequestArrays() if self._compares else None)
+        if self._judge is not None:
+            self._corpus.end = self._source.tokeniser.end
+            self._corpus.stops = tuple(self._stops(self._judge.generation.until))
         self._faults: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
         self._longest = self._longest_answer = 0
@@ -46,7 +53,11 @@ class RequestReader:
         """Return some items; raises as `read` does."""
         for number, record in enumerate(records):
             try:
-                self._add(number, item_of(record))
+                item = item_of(record)
+                if self._judge is None:
+                    self._add(number, item)
+                else:
+                    self._add_generated(number, item)
             except LeavesNothing as error:
                 self._note(str(error), number)
             except ValueError as error:
@@ -60,11 +71,7 @@ class RequestReader:
         corpus, requests = self._corpus, self._corpus.requests
         pairs = list(zip(item.contexts, item.continuations, strict=True))
         encoded = {pair: self._fitted(number, *pair) for pair in dict.fromkeys(pairs)}
-        right = encoded[pairs[item.gold]]
-        corpus.tokens.extend((*right.prompt, *right.answer))
-        corpus.lengths.append(right.length)
-        corpus.asked.append(len(right.prompt))
-        corpus.splits.append(EVERY_SPLIT.index(SPLIT))
+        self._keep(encoded[pairs[item.gold]])
         if requests is None:
             return
         corpus.labels.append(item.gold)
@@ -73,6 +80,38 @@ class RequestReader:
             place = pairs.index(pair)
             self._add_request(requests, one, place, self._task.size_of(item.choices[place]))
         requests.counts.append(len(encoded))
+
+    def _keep(self, right: Encoded) -> None:
+        corpus = self._corpus
+        corpus.tokens.extend((*right.prompt, *right.answer))
+        corpus.lengths.append(right.length)
+        corpus.asked.append(len(right.prompt))
+        corpus.splits.append(EVERY_SPLIT.index(SPLIT))
+
+    def _add_generated(self, number: int, item: RenderedItem) -> None:
+        """Add an item whose answer is generated, with a right one as its draft.
+
+        As in lm-eval, the context keeps its spaces and leaves room for the longest answer.
+        """
+        limits, most = self._task.tokens, self._task.answer_tokens()
+        one = encoded_prompt(self._source.tokeniser, item.contexts[0], item.continuations[0])
+        asked, kept = one.prompt, limits.longest - most
+        self._longest = max(self._longest, len(asked) + most)
+        if len(asked) > kept and limits.if_longer == "refuse":
+            self._note("long", number)
+        elif len(asked) > kept:
+            self._corpus.cut += 1
+            asked = asked[-kept:]
+        self._keep(Encoded(asked, one.answer[:most]))
+        self._corpus.targets.append(item.choices)
+
+    def _stops(self, until: Iterable[str]) -> Iterator[int]:
+        """Yield the special tokens that are stop sequences: they have no text."""
+        tokeniser = self._source.tokeniser
+        for text in until:
+            ids = tokeniser.marked(text).ids
+            if len(ids) == 1 and tokeniser.is_special(ids[0]):
+                yield ids[0]
 
     def _add_request(self, requests: RequestArrays, one: Encoded, place: int, size: int) -> None:
         prompt, start = self._shared

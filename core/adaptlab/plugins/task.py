@@ -11,6 +11,7 @@ from pydantic import Field
 
 from adaptlab.errors import Problem
 from adaptlab.plugins.answer_decoding import GREEDY, AnswerDecoding
+from adaptlab.plugins.answer_judge import AnswerJudge
 from adaptlab.plugins.dataset import AnyReference, Datasets, WordList
 from adaptlab.plugins.described_fields import DescribedFields
 from adaptlab.plugins.family import Family
@@ -120,6 +121,18 @@ class Task(DescribedFields, ABC):
         """Return how answers are decoded for a metric that reads them."""
         return GREEDY
 
+    def answer_judge(self) -> AnswerJudge | None:
+        """Return what decides by texts which answers are right.
+
+        The result is None if an answer is right where its tokens are.
+        """
+        return None
+
+    def without_stop(self, text: str) -> str:
+        """Return a decoded answer before the sequence that ends it."""
+        judge = self.answer_judge()
+        return self.answer_decoding().cut(text) if judge is None else judge.cut(text)
+
     def compares_with_empty(self) -> bool:
         """Return True if answers are calibrated by those to an empty input."""
         return False
@@ -194,6 +207,7 @@ class Task(DescribedFields, ABC):
         """
         metric = self.own_metric()
         is_decoded = metric is not None and metric.needs == "answers"
+        is_decoded = is_decoded or self.answer_judge() is not None
         return self.answer_decoding().samples if is_decoded else 0
 
     def parts(self) -> "tuple[Task, ...]":

@@ -7,12 +7,14 @@ exact text, so that prompts stay those of the harness.
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.generation import Generation, generation_of
 from adaptlab.records.record import Record
 from adaptlab.values import Name, Value
 
@@ -21,7 +23,7 @@ DIGITS = 8
 """Digits of a digest that tell apart long names of tasks."""
 SPLIT = "test"
 """The value of `split` in every record."""
-Output = Literal["multiple_choice", "loglikelihood"]
+Output = Literal["multiple_choice", "loglikelihood", "generate_until"]
 ShortDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 """The first 64 bits of a SHA-256."""
 
@@ -33,8 +35,9 @@ class Rendering(Value):
 
     Attributes:
         task: the task's name in the harness.
-        output: `multiple_choice`, where the likeliest of several choices is the answer, or
-            `loglikelihood`, where an answer is right if greedy decoding gives it.
+        output: `multiple_choice`, where the likeliest of several choices is the answer,
+            `loglikelihood`, where an answer is right if greedy decoding gives it, or
+            `generate_until`, where what is read from a generated answer is compared.
         shots: examples before every item.
         seed: the seed with which they were drawn.
         harness: the version of the package lm-eval.
@@ -43,7 +46,7 @@ class Rendering(Value):
         data: digest of the documents of its items and examples.
         choices: the most choices of an item; 1 without choices.
         chance: the mean of 1 / number of choices.
-        answer: bytes of the longest choice, with what separates it from the context.
+        answer: bytes of the longest choice or target, with what separates it from the context.
     """
 
     task: str
@@ -63,12 +66,14 @@ class Rendering(Value):
 class RenderedItem:
     """One item: a continuation for each choice, each behind a context.
 
+    Where an answer is generated, each choice is a target, and each is right.
+
     Attributes:
         document: the item's number in the split of the task.
         contexts: the text before each continuation.
         continuations: the texts whose likelihoods are compared.
         choices: the bare choices, whose lengths normalise likelihoods.
-        gold: the place of the right one.
+        gold: the place of the right one, of targets the first.
     """
 
     document: int
@@ -77,7 +82,7 @@ class RenderedItem:
     choices: tuple[str, ...]
     gold: int
 
-    def record(self, rendering: Rendering) -> dict[str, str]:
+    def record(self, rendering: Rendering, generation: Generation | None = None) -> dict[str, str]:
         """Return the record of the item.
 
         `context` is what all contexts begin with, and `endings` what follows in each.
@@ -93,6 +98,7 @@ class RenderedItem:
             "split": SPLIT,
             "task": rendering.task,
             "rendering": rendering.model_dump_json(exclude={"task"}),
+            **({} if generation is None else generation.fields()),
         }
 
 
@@ -124,6 +130,27 @@ def rendering_of(facts: RecordsFacts) -> Rendering | None:
         return Rendering.model_validate({"task": task, **json.loads(origin)})
     except (ValueError, TypeError):  # no JSON, or no such members
         return None
+
+
+def group_records(group: str, tasks: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the records of a dataset that lists the tasks of a group."""
+    return ({"group": group, "subtask": task, "split": SPLIT} for task in tasks)
+
+
+def subtasks_of(facts: RecordsFacts, group: str) -> tuple[str, ...]:
+    """Return the tasks of a group that a dataset lists, sorted.
+
+    There are none if it is another dataset.
+    """
+    field = facts.field("subtask")
+    if field is None or field.values is None or _only_value(facts, "group") != group:
+        return ()
+    return tuple(one.value for one in field.values)
+
+
+def generated_by(facts: RecordsFacts) -> Generation | None:
+    """Return how the answers of a dataset's items are generated, if they are."""
+    return generation_of({name: _only_value(facts, name) for name in facts.names()})
 
 
 def _only_value(facts: RecordsFacts, name: str) -> str | None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from adaptlab.errors import Problem
-from adaptlab.plugins.metric import Metric, accompanying, metric_named
+from adaptlab.plugins.metric import Metric, measured_on, metric_named
 from adaptlab.runs.bounds import number, text
 from adaptlab.runs.events import Evaluation, Measure
 from adaptlab.runs.item_statistics import from_text, unpacked
@@ -18,17 +18,17 @@ ROUNDING = 1e-4
 def measure_problems(at: str, evaluation: Evaluation) -> Iterator[Problem]:
     """Yield what is wrong with the measures of a scored task.
 
-    A task's metric has to be sent, and those that accompany it may be. Each has statistics by item,
-    from which its value follows.
+    A task's metric has to be sent, and those that accompany answers may be. Each has statistics by
+    item, from which its value follows.
     """
-    at, metric = f"{at}/measures", metric_named(evaluation.task.get("metric"))
-    expected = () if metric is None else (metric, *accompanying(metric))
+    at, expected = f"{at}/measures", measured_on(evaluation.task)
+    own = metric_named(evaluation.task.get("metric"))
     for place, measure in enumerate(evaluation.measures[len(expected) :], len(expected)):
         yield _not_asked_for(f"{at}/{place}", measure)
         return
     for place, one in enumerate(expected):
         if place == len(evaluation.measures):
-            if place:
+            if one is not own:
                 return  # earlier workers send the task's metric alone
             detail = f"{one.title} is the metric of this task. Send its value."
             yield Problem(at, "missing", detail)

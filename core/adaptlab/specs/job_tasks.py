@@ -6,8 +6,8 @@ from adaptlab.errors import Problem, below
 from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.splits import Split
-from adaptlab.plugins.task import TASKS, Task
-from adaptlab.specs.choices import configured, resolve_task
+from adaptlab.plugins.task import Task
+from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import EvaluationSpec
 
@@ -20,29 +20,20 @@ def evaluation_tasks(
     A choice of several tasks counts as these. The job's own task is the first, unless tasks are
     chosen that take its place.
     """
-    chosen = tuple(
-        task
-        for index, choice in enumerate(spec.tasks)
-        for task in resolve_task(
-            choice, f"/evaluation/tasks/{index}", datasets, splits=("test",)
-        ).scored_as()
-    )
+    chosen = tuple(other for _, other in placed_tasks(spec, datasets))
     if task is None or not all(one.only_watched for one in chosen):
         return chosen
     return (task, *chosen)
 
 
-def placed_tasks(spec: EvaluationSpec, evaluated: Sequence[Task]) -> tuple[tuple[str, Task], ...]:
-    """Return the chosen ones of the tasks to score, with their pointers.
-
-    Tasks of one choice share its pointer.
-    """
-    places = [
-        pointer
-        for pointer, choice in ((f"/evaluation/tasks/{n}", one) for n, one in enumerate(spec.tasks))
-        for _ in configured(TASKS.get(choice.name, f"{pointer}/name"), choice, pointer).scored_as()
-    ]
-    return tuple(zip(places, evaluated[len(evaluated) - len(places) :], strict=True))
+def placed_tasks(spec: EvaluationSpec, datasets: Datasets) -> tuple[tuple[str, Task], ...]:
+    """Return the chosen tasks, each with the pointer of its choice."""
+    return tuple(
+        (pointer, task)
+        for index, choice in enumerate(spec.tasks)
+        for pointer in [f"/evaluation/tasks/{index}"]
+        for task in resolve_task(choice, pointer, datasets, splits=("test",)).scored_as()
+    )
 
 
 def at_most(samples: int, split: Split, tasks: Sequence[Task]) -> int:

@@ -81,7 +81,7 @@ def resolve_import(
 ) -> ResolvedImport:
     """Return the import of a spec, for the model of `family` in `folder`."""
     evaluated = evaluation_tasks(spec.evaluation, None, datasets)
-    _refuse(task_problems(None, placed_tasks(spec.evaluation, evaluated), family))
+    _refuse(task_problems(None, placed_tasks(spec.evaluation, datasets), family))
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedImport(
         model_folder=folder,
@@ -120,7 +120,7 @@ def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPret
     _refuse(_adaptation_only(spec, task))
     evaluated = evaluation_tasks(spec.evaluation, task, datasets)
     family = _resolved_family(spec, (task, *evaluated))
-    _refuse(task_problems(task, placed_tasks(spec.evaluation, evaluated), family))
+    _refuse(task_problems(task, placed_tasks(spec.evaluation, datasets), family))
     shape, seeds = family_shape(family), listed_seeds(spec.seeds)
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedPretrain(
@@ -168,7 +168,7 @@ def _resolve_adaptation(
 ) -> ResolvedAdapt:
     task = resolve_task(spec.task, "/task", datasets)
     evaluated = evaluation_tasks(spec.evaluation, task, datasets)
-    _refuse(task_problems(task, placed_tasks(spec.evaluation, evaluated), base.family))
+    _refuse(task_problems(task, placed_tasks(spec.evaluation, datasets), base.family))
     if adapter is not None and task.classes() is not None:
         detail = "An imported adapter has no head for classes. Use `score: label_words`."
         raise InvalidSpec(Problem("/task/score", "no_head_in_adapter", detail))

@@ -1,43 +1,59 @@
 """Standard tasks of lm-eval, staged beforehand, as tasks that are watched."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
 from adaptlab.errors import Problem
+from adaptlab.plugins.answer_judge import AnswerJudge
 from adaptlab.plugins.dataset import Datasets, RecordsReference
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import TASKS, Task
 from adaptlab.plugins.text_task import LONGEST_ITEM, PromptCut, TextTask, TokenLimits
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.file_forms import FileOfServer
+from adaptlab.records.generation import Generation
 from adaptlab.records.record import Record
-from adaptlab.records.rendered_items import SPLIT, Rendering, dataset_of, item_of, rendering_of
+from adaptlab.records.rendered_items import (
+    SPLIT,
+    Rendering,
+    dataset_of,
+    generated_by,
+    item_of,
+    rendering_of,
+    subtasks_of,
+)
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Name, Value
 
 MOST_TASKS = 64
+MOST_PARTS = 128
+"""Limit of tasks with those of groups."""
 MOST_SHOTS = 64
 USUAL_ANSWER = 128
 """The most tokens of a choice, if the spec does not say otherwise."""
 OWN_SPLITS = SplitsByField(field="split")
 
 HarnessTask = Annotated[str, Field(min_length=1, max_length=128)]
-ChoiceScore = Literal["acc", "acc_norm", "acc_bytes"]
+Score = Annotated[str, Field(min_length=1, max_length=64)]
+CHOICE_SCORES = ("acc", "acc_norm", "acc_bytes")
 
 
 class BenchmarkLimits(TokenLimits):
     """Limits in tokens of the base model's tokeniser.
 
     A longer item loses the beginning of its context, as in lm-eval, unless `if_longer` is `refuse`.
+    A generated answer has as many tokens as the task says, unless `answer` says otherwise.
     """
 
     longest: Annotated[int, Field(ge=4, le=LONGEST_ITEM)] = 1024
+    answer: Annotated[int, Field(ge=1, lt=LONGEST_ITEM)] | None = None
     if_longer: Literal["refuse", "cut"] = "cut"
 
 
@@ -45,11 +61,13 @@ class BenchmarkLimits(TokenLimits):
 class Benchmark(TextTask):
     """Answer the items of standard `tasks` of lm-eval.
 
-    They are only evaluated, each task on its own. Its items are those that `adaptlab benchmarks
-    add` has rendered by lm-eval, with `shots` examples. The model's log-likelihoods of all choices
-    are compared as lm-eval does: `acc` by their sums, `acc_norm` per character of a choice,
-    `acc_bytes` per byte. A task without choices, such as lambada_openai, is right where greedy
-    decoding gives the answer.
+    They are only evaluated, each task on its own; a group stands for its tasks. Its items are those
+    that `adaptlab benchmarks add` has rendered by lm-eval, with `shots` examples. The model's
+    log-likelihoods of all choices are compared as lm-eval does: `acc` by their sums, `acc_norm` per
+    character of a choice, `acc_bytes` per byte. A task without choices, such as lambada_openai, is
+    right where greedy decoding gives the answer. Of a task that generates answers, such as gsm8k,
+    `score` names the filter that reads them, by default its first; what it reads is compared as the
+    task says.
 
     `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
     can name another dataset of the same task.
@@ -63,13 +81,13 @@ class Benchmark(TextTask):
 
     name: Literal["benchmark"] = "benchmark"
     tasks: Annotated[tuple[HarnessTask, ...], Field(min_length=1, max_length=MOST_TASKS)]
-    """tasks of lm-eval, one per line"""
+    """tasks or groups of lm-eval, one per line"""
     shots: Annotated[int, Field(ge=0, le=MOST_SHOTS)] = 0
     """examples before every item"""
     limit: Annotated[int, Field(ge=1)] | None = None
     """number of rendered items, if only the first were"""
-    score: ChoiceScore = "acc"
-    """rule that compares the likelihoods of choices"""
+    score: Score = "acc"
+    """rule that compares the likelihoods of choices, or filter that reads generated answers"""
     tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     """most tokens of an item"""
     dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
@@ -78,6 +96,11 @@ class Benchmark(TextTask):
     """all items are test items"""
     rendering: Rendering | None = None
     """origin of the items, which follows from the dataset"""
+    generation: Generation | None = Field(
+        default=None,
+        exclude_if=lambda generation: generation is None,  # older jobs keep their digests
+    )
+    """how answers are generated and compared, which follows from the dataset"""
 
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
 
@@ -91,7 +114,10 @@ class Benchmark(TextTask):
             return self._with_problems(problems)
         if self.dataset:
             return super().settled(datasets)
-        parts = tuple(self._part(place, datasets) for place in range(len(self.tasks)))
+        named = tuple(self._named(datasets))
+        if problems := tuple(_problems_of_groups([task for _, task in named])):
+            return self._with_problems(problems)
+        parts = tuple(self._part(place, task, datasets) for place, task in named)
         if len(parts) == 1:
             return parts[0]
         whole = self.model_copy()
@@ -109,13 +135,19 @@ class Benchmark(TextTask):
         detail = "A benchmark is scored and never trained on. Name it in evaluation.tasks."
         return (Problem("/name", "only_evaluated", detail),)
 
-    def _part(self, place: int, datasets: Datasets) -> "Benchmark":
+    def _named(self, datasets: Datasets) -> Iterator[tuple[int, str]]:
+        """Yield all tasks with their places; a staged group stands for its tasks."""
+        for place, task in enumerate(self.tasks):
+            facts = datasets.get(dataset_of(task, self.shots, self.limit))
+            listed = subtasks_of(facts, task) if isinstance(facts, RecordsFacts) else ()
+            yield from ((place, one) for one in listed or (task,))
+
+    def _part(self, place: int, task: str, datasets: Datasets) -> "Benchmark":
         """Return one of the tasks alone, with its dataset looked up."""
-        task = self.tasks[place]
         name = dataset_of(task, self.shots, self.limit)
         part = self.model_copy(update={"tasks": (task,), "dataset": name})
         if name not in datasets:
-            return part._with_problems((self._not_staged(place),))
+            return part._with_problems((self._not_staged(place, task),))
         settled = super(Benchmark, part).settled(datasets)
         moved = [
             replace(problem, pointer=f"/tasks/{place}")
@@ -125,8 +157,7 @@ class Benchmark(TextTask):
         ]
         return settled._with_problems(tuple(moved))
 
-    def _not_staged(self, place: int) -> Problem:
-        task = self.tasks[place]
+    def _not_staged(self, place: int, task: str) -> Problem:
         limit = f" --limit {self.limit}" if self.limit else ""
         shots = f" --shots {self.shots}" if self.shots else ""
         detail = (
@@ -148,7 +179,10 @@ class Benchmark(TextTask):
 
     def size_of(self, choice: str) -> int:
         sizes = {"acc": 1, "acc_norm": len(choice), "acc_bytes": len(choice.encode())}
-        return sizes[self.score]
+        return sizes.get(self.score, 1)
+
+    def answer_judge(self) -> AnswerJudge | None:
+        return None if self.generation is None else AnswerJudge(self.generation, self.score)
 
     def answer_text(self, record: Record) -> str:
         item = item_of(record)
@@ -158,6 +192,8 @@ class Benchmark(TextTask):
         return "/dataset", "gold"
 
     def usual_answer(self) -> int:
+        if self.generation is not None:
+            return min(self.generation.tokens, self.tokens.longest - 1)
         # No tokeniser makes more tokens of a choice than it has bytes.
         most = USUAL_ANSWER if self.rendering is None else self.rendering.answer
         return min(USUAL_ANSWER, most, self.tokens.longest - 1)
@@ -190,8 +226,9 @@ class Benchmark(TextTask):
 
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         """Yield the problems of a dataset that is not that of the task."""
-        rendering = rendering_of(facts)
-        if rendering is None:
+        rendering, generation = rendering_of(facts), generated_by(facts)
+        generates = rendering is not None and rendering.output == "generate_until"
+        if rendering is None or generates != (generation is not None):
             detail = (
                 f"The dataset {facts.name!r} has no rendered items. Stage the task with `adaptlab "
                 f"benchmarks add {self.tasks[0]} --shots {self.shots}`."
@@ -204,12 +241,39 @@ class Benchmark(TextTask):
                 f"shots, not of {self.tasks[0]} with {self.shots}. Name another dataset, or none."
             )
             yield Problem("/tasks/0", "other_task", detail)
-        if rendering.output != "multiple_choice" and self.score != "acc":
+        if generation is not None:
+            yield from self._misfits_of_generation(rendering.task, generation)
+        elif rendering.output != "multiple_choice" and self.score != "acc":
             detail = f"{rendering.task} has no choices, so only acc is defined. Leave `score` out."
             yield Problem("/score", "no_choices", detail, allowed=("acc",))
+        elif self.score not in CHOICE_SCORES:
+            allowed = ", ".join(CHOICE_SCORES)
+            detail = f"{rendering.task} has the scores {allowed}, not {self.score!r}. Use one."
+            yield Problem("/score", "other_score", detail, allowed=CHOICE_SCORES)
+
+    def _misfits_of_generation(self, task: str, generation: Generation) -> Iterator[Problem]:
+        names = generation.names()
+        if self.score not in ("acc", *names):
+            detail = (
+                f"{task} generates answers, which are read by {', '.join(names)}, not by "
+                f"{self.score!r}. Set `score` to one of these, or leave it out for the first."
+            )
+            yield Problem("/score", "other_score", detail, allowed=names)
+        if self.tokens.answer is None and generation.tokens >= self.tokens.longest:
+            detail = (
+                f"Answers to {task} have up to {generation.tokens:,} tokens, which leaves no room "
+                f"for a prompt in {self.tokens.longest:,}. Raise `tokens.longest` up to what the "
+                "model can read, or set `tokens.answer` to less."
+            )
+            nearest = (generation.tokens + 1,)
+            yield Problem("/tokens/longest", "no_room_for_prompt", detail, nearest=nearest)
 
     def found_in(self, facts: RecordsFacts) -> "Benchmark":
-        return self.model_copy(update={"rendering": rendering_of(facts)})
+        generation, score = generated_by(facts), self.score
+        if generation is not None and score not in generation.names():
+            score = generation.names()[0]
+        found = {"rendering": rendering_of(facts), "generation": generation, "score": score}
+        return self.model_copy(update=found)
 
     def _choices(self) -> int:
         return 1 if self.rendering is None else self.rendering.choices
@@ -240,3 +304,13 @@ class Benchmark(TextTask):
         if self.tokens.cut != PromptCut():
             detail = "A longer item loses the beginning of its context. Leave `cut` out."
             yield Problem("/tokens/cut", "cut_on_the_left", detail)
+
+
+def _problems_of_groups(tasks: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with tasks that may come from groups."""
+    if twice := next((task for task, count in Counter(tasks).items() if count > 1), None):
+        detail = f"{twice} occurs twice, once in a group. Name it or the group."
+        yield Problem("/tasks", "task_twice", detail)
+    if len(tasks) > MOST_PARTS:
+        detail = f"The groups have {len(tasks)} tasks. Name at most {MOST_PARTS}."
+        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_PARTS,))

@@ -80,6 +80,21 @@ def encoded_request(tokeniser: Tokeniser, context: str, continuation: str) -> En
     return Encoded(prompt, answer)
 
 
+def encoded_prompt(tokeniser: Tokeniser, context: str, answer: str) -> Encoded:
+    """Return the tokens of a context and of a text that could follow.
+
+    As in lm-eval, the context is encoded alone, with the spaces at its end.
+
+    Raises:
+        LeavesNothing: the context has no token.
+    """
+    if not (prompt := _ids(tokeniser, context)):
+        raise LeavesNothing("The context has no token.")
+    both = _ids(tokeniser, context + answer)
+    # Where both are encoded in another way, what follows is no more than a guess.
+    return Encoded(prompt, both[len(prompt) :] or prompt[-1:])
+
+
 @lru_cache(maxsize=2)  # the choices of an item share its context
 def _ids(tokeniser: Tokeniser, text: str) -> tuple[int, ...]:
     """Return the tokens of a text, without those that end every text."""

@@ -416,7 +416,7 @@ def _check_texts(
 
     Raises `InvalidSpec` if the worker would refuse one.
     """
-    placed = placed_tasks(spec.evaluation, resolved.evaluation_tasks)
+    placed = placed_tasks(spec.evaluation, datasets.known(session))
     return check_tokens(session, base, resolved, placed, roots)
 
 

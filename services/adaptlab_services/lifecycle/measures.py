@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import case, literal, select
 from sqlalchemy.orm import Session
 
-from adaptlab.plugins.metric import metric_named, metrics
+from adaptlab.plugins.metric import measured_on, metric_named, metrics
 from adaptlab.runs.events import Measure, MetricFloor
 from adaptlab.runs.item_statistics import as_text, from_text, unpacked
 from adaptlab_db import tables
@@ -42,8 +42,8 @@ def caution_of(measures: Sequence[tuple[Measure, int]]) -> str | None:
 
 
 def with_metric(rows: Iterable[Any]) -> tuple[int, ...]:
-    """Return the numbers of evaluations' rows whose task has a metric."""
-    return tuple(row.id for row in rows if metric_named(row.task.get("metric")) is not None)
+    """Return the numbers of evaluations whose task is measured by metrics."""
+    return tuple(row.id for row in rows if measured_on(row.task))
 
 
 def measures_of(

@@ -232,7 +232,7 @@ def metric_cautions(session: Session, job_id: UUID) -> tuple[str, ...]:
         own = (
             (measure, found.total)
             for measure in measures.get(found.id, ())
-            if measure.metric == found.task["metric"]
+            if measure.metric == found.task.get("metric")
         )
         by_task[json.dumps(found.task, sort_keys=True)] += own
     texts = map(caution_of, by_task.values())

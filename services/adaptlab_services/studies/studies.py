@@ -417,7 +417,8 @@ def _check_texts(
     texts = [job.resolved for job in plan.jobs if job.resolved.task.needs_tokeniser]
     if not texts:
         return ()
-    tasks = study_tasks(spec, datasets.known(session))
+    known = datasets.known(session)
+    tasks = study_tasks(spec, known)
     warnings: list[str] = []
     end = time.monotonic() + LONGEST_SECONDS
     for base in bases:
@@ -425,7 +426,7 @@ def _check_texts(
         own = [job.task for job in jobs_of_base]
         placed = [(f"/tasks/{index}", task) for index, task in enumerate(tasks) if task in own]
         if jobs_of_base:
-            placed += placed_tasks(spec.evaluation, jobs_of_base[0].evaluation_tasks)
+            placed += placed_tasks(spec.evaluation, known)
         for pointer, task in placed:
             if time.monotonic() < end:
                 warnings += check_each(session, base, [(pointer, task)], rules.roots)

@@ -58,6 +58,17 @@ class ItemTexts(ABC):
     def written(self, tokens: Sequence[int]) -> str:
         """Return the whole text of an answer without its end token."""
 
+    def targets(self, place: int) -> tuple[str, ...]:
+        """Return the texts of which an answer to an item has to be one.
+
+        The result is empty if tokens decide.
+        """
+        return ()
+
+    def is_stopped(self, tokens: Sequence[int]) -> bool:
+        """Return True if a token beside `end` ends an answer."""
+        return False
+
     def answer(self, tokens: Sequence[int]) -> AnswerText:
         """Return the text of an answer without its end token, as it is kept."""
         return answer_excerpt(self.written(tokens))
@@ -160,6 +171,8 @@ class _OfRecords(ItemTexts):
         if self._choices:
             assert texts.labels is not None
             expected = self.choice(place, int(texts.labels[record]))
+        elif targets := self.targets(place):
+            expected = answer_excerpt(targets[0])
         else:
             expected = self.answer(without_end(tokens[asked:], self.end))
         return ShownItem(
@@ -177,7 +190,15 @@ class _OfRecords(ItemTexts):
         return self._texts.room(self._records[places])
 
     def written(self, tokens: Sequence[int]) -> str:
-        return self._tokeniser.text(tuple(tokens))
+        stop = next((n for n, one in enumerate(tokens) if one in self._texts.stops), None)
+        return self._tokeniser.text(tuple(tokens[:stop]))
+
+    def targets(self, place: int) -> tuple[str, ...]:
+        every = self._texts.targets
+        return every[int(self._records[place])] if every else ()
+
+    def is_stopped(self, tokens: Sequence[int]) -> bool:
+        return not self._texts.stops.isdisjoint(tokens)
 
     def others(self, place: int) -> tuple[str, ...]:
         if (others := self._texts.others) is None:

@@ -126,6 +126,8 @@ class Texts:
         limit: the most tokens that the model reads.
         most_answered: the most tokens of an answer.
         end: the token that ends answers, None if none does.
+        targets: the texts of which an answer to each record has to be one, if texts decide.
+        stops: other tokens that end an answer.
     """
 
     tokens: Int[Tensor, "N"]
@@ -145,6 +147,8 @@ class Texts:
     limit: int
     most_answered: int
     end: int | None
+    targets: Sequence[tuple[str, ...]] = ()
+    stops: frozenset[int] = frozenset()
 
     def items(self, records: Int[Tensor, "S B"], *, is_full: bool = False) -> Items:
         """Return some records as items to score, as long as needed.
@@ -410,6 +414,8 @@ def _texts(task: TextTask) -> Texts:
         limit=task.sequence_length() + bool(corpus.behind),
         most_answered=task.target_length(),
         end=corpus.end,
+        targets=corpus.targets,
+        stops=frozenset(corpus.stops),
     )
 
 

@@ -84,5 +84,5 @@ def given_answers(
             [texts.choice(item, place) for item, place in enumerate(row)]
             for row in found.given.tolist()
         ]
-    cut = task.answer_decoding().cut
+    cut = task.without_stop
     return [[answer_excerpt(cut(texts.written(first))) for first, *_ in row] for row in found.told]

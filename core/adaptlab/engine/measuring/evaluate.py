@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from adaptlab.engine.items.item_texts import item_texts
+from adaptlab.engine.items.item_texts import ItemTexts, item_texts
 from adaptlab.engine.items.items import Items
 from adaptlab.engine.items.task_items import right_places, scored_items
 from adaptlab.engine.kernels.grouped import lifted
 from adaptlab.engine.measuring.drawn_tokens import DrawnBy
 from adaptlab.engine.measuring.phase_progress import Advance, untold
-from adaptlab.engine.measuring.token_by_token import Decoding
+from adaptlab.engine.measuring.token_by_token import Decoding, IsOver
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.tensors import Bool, Float, Int
 from adaptlab.plugins.task import Task
@@ -79,11 +79,12 @@ def judged(
     """Return the answers to the first `samples` items.
 
     Without `attached`, the base model answers alone. Without `with_loss`, no loss is computed. If
-    `with_answers`, those that are not chosen from a list are decoded; `seeds`, by replicate, decide
-    what is drawn, and are 0 by default. `advance` is told how many answers are judged, after each
-    pass.
+    `with_answers`, those that are not chosen from a list are decoded, as are those of a task that
+    judges them by their texts; `seeds`, by replicate, decide what is drawn, and are 0 by default.
+    `advance` is told how many answers are judged, after each pass.
     """
     shape, device = (replicates, samples), model.plan.device
+    rule = DrawnBy(task.answer_decoding(), seeds or [0] * replicates)
     expected = right_places(task, split, samples)
     # A mask of the right ones, or the places of the chosen ones if the task has a list.
     found = torch.zeros(shape, dtype=torch.bool if expected is None else torch.int64, device=device)
@@ -93,16 +94,15 @@ def judged(
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
 
-    decodes = with_answers and expected is None
-    rule = DrawnBy(task.answer_decoding(), seeds or [0] * replicates)
+    decodes = (with_answers or task.answer_judge() is not None) and expected is None
     texts = item_texts(task, split) if decodes else None
     told: list[list[list[list[int]]]] = [[[] for _ in range(samples)] for _ in range(replicates)]
     for places, items in scored_parts(model, task, split, samples, replicates, keeps=decodes):
         if texts is not None:
             begun = model.begun(items, texts.room(places), task=task, attached=attached)
-            decoding = Decoding(texts, places, items, answer, begun, rule)
+            decoding = Decoding(texts, places, items, answer, begun, rule, _is_over(task, texts))
             del begun  # so that what is kept goes before the next items are read
-            logits, found[:, places] = _decoded(decoding, told)
+            logits, found[:, places] = _decoded(decoding, told, task)
             del decoding
         elif expected is None:
             logits = answer(items)
@@ -122,7 +122,7 @@ def judged(
 
 
 def _decoded(
-    decoding: Decoding, told: Sequence[list[list[list[int]]]]
+    decoding: Decoding, told: Sequence[list[list[list[int]]]], task: Task
 ) -> tuple[Float[Tensor, "A B M V"], Bool[Tensor, "R B"]]:
     """Decode answers into `told`, by replicate and item of the split.
 
@@ -130,10 +130,44 @@ def _decoded(
     """
     logits = decoding.logits
     right = lifted(decoding.items.right(logits, decoding.answer), len(told))
+    if task.answer_judge() is not None:
+        right = torch.zeros_like(right)  # an answer can go on behind its tokens
     for row, answers in zip(told, decoding.told(logits.argmax(-1), right), strict=True):
         for place, tokens in zip(decoding.places.tolist(), answers, strict=True):
             row[place] = tokens
+    if task.answer_judge() is not None:
+        right = _judged_texts(decoding, told, task).to(right.device)
     return logits, right
+
+
+def _judged_texts(
+    decoding: Decoding, told: Sequence[list[list[list[int]]]], task: Task
+) -> Bool[Tensor, "R B"]:
+    """Return a mask of the items whose first sample is right as a text."""
+    judge, texts = task.answer_judge(), decoding.texts
+    assert judge is not None
+    places: list[int] = decoding.places.tolist()
+    return torch.tensor(
+        [
+            [
+                judge.is_right(judge.cut(texts.written(row[place][0])), texts.targets(place))
+                for place in places
+            ]
+            for row in told
+        ]
+    )
+
+
+def _is_over(task: Task, texts: ItemTexts) -> IsOver | None:
+    """Return a function that looks for stop sequences, None without them."""
+    if task.answer_judge() is None and not task.answer_decoding().stop:
+        return None
+
+    def is_over(tokens: Sequence[int]) -> bool:
+        text = texts.written(tokens)
+        return texts.is_stopped(tokens) or task.without_stop(text) != text
+
+    return is_over
 
 
 def confusion_of(task: Task, answers: Judged, row: int) -> Confusion | None:

@@ -67,7 +67,7 @@ def _of_answers(task: Task, split: Split, metric: Metric, found: Judged) -> "NDA
             first = texts.written(without_end(expected_tokens(items, column), texts.end))
             right = first, *texts.others(place)
             for row, answers in enumerate(found.told):
-                given = [rule.cut(texts.written(tokens)) for tokens in answers[place]]
+                given = [task.without_stop(texts.written(tokens)) for tokens in answers[place]]
                 each = np.array([metric.of_references(answer, right) for answer in given])
                 measured[row, place] = _of_samples(metric, rule, each)
     return measured
@@ -85,12 +85,15 @@ def _of_samples(
 
 def _of_endings(task: Task, split: Split, found: Judged) -> "NDArray[np.float64]":
     """Return the share of each item's answers that end at the limit of tokens."""
-    texts, rule = item_texts(task, split), task.answer_decoding()
+    texts = item_texts(task, split)
+    has_stops = bool(task.answer_decoding().stop) or task.answer_judge() is not None
 
     def is_cut(tokens: list[int], room: int) -> bool:
-        if texts.end is None and not rule.stop:
+        if texts.end is None and not has_stops:
             return False  # all answers have this length
-        return len(tokens) >= room and rule.cut(text := texts.written(tokens)) == text
+        if len(tokens) < room or texts.is_stopped(tokens):
+            return False
+        return task.without_stop(text := texts.written(tokens)) == text
 
     room: list[int] = texts.room(torch.arange(found.right.shape[1])).tolist()
     shares = [

@@ -18,7 +18,8 @@ from adaptlab.engine.measuring.phase_progress import Advance
 from adaptlab.engine.models.bases_alone import bases_alone, bases_of
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import Plan
-from adaptlab.plugins.metric import METRICS, Metric, accompanying
+from adaptlab.plugins.metric import METRICS, Metric, measured_on
+from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
 from adaptlab.runs.item_statistics import as_text, packed
@@ -101,12 +102,12 @@ class _Answers:
 
     def measures(self, row: int) -> tuple[Measure, ...]:
         """Return the metrics of one replicate, that of the task first."""
+        found = ((METRICS.get(name), one[row]) for name, one in self.beside.items())
+        others = tuple(_measure(other, one, other.signature()) for other, one in found)
         if self.metric is None or self.statistics is None:
-            return ()
+            return others
         floor = self.floors[row] if self.floors else None
-        own = _measure(self.metric, self.statistics[row], self.signature, floor)
-        others = ((METRICS.get(name), one[row]) for name, one in self.beside.items())
-        return (own, *(_measure(other, one, other.signature()) for other, one in others))
+        return (_measure(self.metric, self.statistics[row], self.signature, floor), *others)
 
 
 def _measure(
@@ -136,10 +137,11 @@ def _answers(
         with_answers=metric is not None and metric.needs == "answers",
         seeds=seeds, advance=advance,
     )  # fmt: skip
+    every = {one: statistics_of(task, "test", one, found) for one in measured_on(as_json(task))}
+    beside = {one.name: statistics for one, statistics in every.items() if one is not metric}
     if metric is None:
-        return _Answers(found)
-    measured = statistics_of(task, "test", metric, found)
-    beside = {one.name: statistics_of(task, "test", one, found) for one in accompanying(metric)}
+        return _Answers(found, beside=beside)
+    measured = every[metric]
     return _Answers(found, metric, measured, signature=_signature(task, metric), beside=beside)
 
 

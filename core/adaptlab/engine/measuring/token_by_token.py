@@ -1,8 +1,9 @@
 """Decoding of answers whose drafts have been scored."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -15,8 +16,30 @@ from adaptlab.engine.measuring.drawn_tokens import DrawnBy, Draws, Pick, likelie
 from adaptlab.engine.models.key_cache import Begun
 from adaptlab.engine.tensors import Bool, Float, Int
 
+STOPS_SOUGHT = 8
+"""Stop sequences are looked for once in so many tokens, because answers become texts for it."""
 LEAST_FINISHED = 4
 """Answers are put together again, which copies the cache, once one in so many is finished."""
+
+
+IsOver = Callable[[Sequence[int]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What ends an answer before its limit.
+
+    Attributes:
+        token: the token that ends it, None if there is none.
+        is_over: returns True if tokens contain a stop sequence.
+    """
+
+    token: int | None = None
+    is_over: IsOver | None = None
+
+    def after(self, token: Int[Tensor, "A C"]) -> Bool[Tensor, "A C"]:
+        """Return a mask of the tokens that end answers."""
+        return token == (-1 if self.token is None else self.token)
 
 
 @dataclass(frozen=True)
@@ -30,6 +53,8 @@ class Decoding:
         answer: computes the logits of items' answers.
         begun: what has been read of the items; None where nothing is kept.
         rule: what draws depend on.
+        is_over: returns True if tokens contain a stop sequence; None if there is none. An answer is
+            still read up to its limit where nothing is kept.
     """
 
     texts: ItemTexts
@@ -38,6 +63,7 @@ class Decoding:
     answer: Answer
     begun: Begun | None
     rule: DrawnBy
+    is_over: "IsOver | None" = None
 
     @property
     def logits(self) -> Float[Tensor, "A B M V"]:
@@ -68,7 +94,7 @@ class Decoding:
     def _drawn(self, draws: Draws, room: Int[Tensor, "B"]) -> Int[Tensor, "A B S M"]:
         if self.begun is not None:
             first = self.begun.logits[:, :, 0]
-            return sampled(self.begun, draws, first, room, self.texts.end)
+            return sampled(self.begun, draws, first, room, self._ending)
         every = torch.arange(len(room))
         samples = map(draws.of_sample, range(draws.samples))
         return torch.stack([self._of_drafts(room, every, pick) for pick in samples], 2)
@@ -95,12 +121,16 @@ class Decoding:
     def _tokens(self, predicted: Tensor, room: Tensor, is_open: Tensor) -> Int[Tensor, "A B M"]:
         if self.begun is not None:
             draft = lifted(self.items.targets, len(predicted))
-            return token_by_token(self.begun, draft, predicted, room, self.texts.end, is_open)
+            return token_by_token(self.begun, draft, predicted, room, self._ending, is_open)
         wrong = is_open.any(0).nonzero().flatten()
         found = self._of_drafts(room, wrong)
         tokens = found.new_zeros(len(found), len(room), found.shape[-1])
         tokens[:, wrong.to(found.device)] = found
         return tokens
+
+    @property
+    def _ending(self) -> "Ending":
+        return Ending(self.texts.end, self.is_over)
 
     def _of_drafts(self, room: Tensor, some: Tensor, pick: Pick | None = None) -> Tensor:
         """Return the tokens [A, C, M] of some answers, decoded without a cache."""
@@ -121,7 +151,7 @@ def token_by_token(
     draft: Int[Tensor, "A B M"],
     predicted: Int[Tensor, "A B M"],
     room: Int[Tensor, "B"],
-    end: int | None,
+    ending: Ending,
     is_open: Bool[Tensor, "R B"],
 ) -> Int[Tensor, "A B M2"]:
     """Return the tokens of greedy decoding, one per answer at a time.
@@ -131,16 +161,16 @@ def token_by_token(
     this token. There are A rows, which divide R; answers that are open in no replicate of a row
     stay empty.
     """
-    count, items, width = predicted.shape
+    rows, items, width = predicted.shape
     device, room = predicted.device, room.to(predicted.device)
-    unfinished = is_open.to(device).unflatten(0, (count, -1)).any(1)
+    unfinished = is_open.to(device).unflatten(0, (rows, -1)).any(1)
     settled = (predicted == draft).cumprod(-1).sum(-1).clamp(max=width - 1)
     begun.cache.settle(settled)
     tokens = functional.pad(predicted, (0, max(0, int(room.max()) - width)))
     following = predicted.gather(-1, settled.unsqueeze(-1)).squeeze(-1)
-    column = torch.arange(items, device=device).expand(count, -1)
+    column = torch.arange(items, device=device).expand(rows, -1)
     started = _Started(tokens, following, column, settled, unfinished)
-    return _continued(begun, started, room, end, likeliest)
+    return _continued(begun, started, room, ending, likeliest)
 
 
 def sampled(
@@ -148,23 +178,23 @@ def sampled(
     draws: Draws,
     first: Float[Tensor, "A B V"],
     room: Int[Tensor, "B"],
-    end: int | None,
+    ending: Ending,
 ) -> Int[Tensor, "A B S M"]:
     """Return the tokens of drawn answers, S to an item.
 
     They are valid up to the first end token, or the first `room` of them. `first` are the logits of
     answers' first tokens.
     """
-    (count, items, _), device = first.shape, first.device
+    (rows, items, _), device = first.shape, first.device
     samples, room = draws.samples, room.to(device).repeat_interleave(draws.samples)
-    column = torch.arange(items * samples, device=device).expand(count, -1)
+    column = torch.arange(items * samples, device=device).expand(rows, -1)
     begun.cache.keep(column // samples)
     place = torch.zeros_like(column)
     following = draws.pick(first.repeat_interleave(samples, 1), column, place)
     tokens = following.new_zeros(*following.shape, int(room.max()))
     tokens[..., 0] = following
     started = _Started(tokens, following, column, place, torch.ones_like(column, dtype=torch.bool))
-    found = _continued(begun, started, room, end, draws.pick)
+    found = _continued(begun, started, room, ending, draws.pick)
     return found.unflatten(1, (items, samples))
 
 
@@ -188,15 +218,17 @@ class _Started:
 
 
 def _continued(
-    begun: Begun, started: _Started, room: Int[Tensor, "B"], end: int | None, pick: Pick
+    begun: Begun, started: _Started, room: Int[Tensor, "B"], ending: Ending, pick: Pick
 ) -> Int[Tensor, "A B M"]:
     """Return the tokens of answers, read and picked one at a time."""
     tokens, following, column = started.tokens, started.following, started.column
     place, unfinished = started.place, started.unfinished
     replicate = torch.arange(len(tokens), device=tokens.device).unsqueeze(1)
-    while True:
-        is_over = room[column] <= place + 1
-        unfinished = unfinished & ~(is_over if end is None else is_over | (following == end))
+    for step in count():
+        is_over = (room[column] <= place + 1) | ending.after(following)
+        if ending.is_over is not None and step % STOPS_SOUGHT == 0:
+            is_over = is_over | _stopped(tokens, column, place, unfinished & ~is_over, ending)
+        unfinished = unfinished & ~is_over
         most = int(unfinished.sum(1).max())
         if not most:
             return tokens
@@ -210,6 +242,30 @@ def _continued(
         following = pick(begun.after(following), column, place)
         is_told = unfinished.nonzero(as_tuple=True)
         tokens[is_told[0], column[is_told], place[is_told]] = following[is_told]
+    return tokens
+
+
+def _stopped(
+    tokens: Int[Tensor, "A B M"],
+    column: Int[Tensor, "A C"],
+    place: Int[Tensor, "A C"],
+    unfinished: Bool[Tensor, "A C"],
+    ending: Ending,
+) -> Bool[Tensor, "A C"]:
+    """Return a mask of the unfinished answers that contain a stop sequence.
+
+    The token that ends answers is put behind these.
+    """
+    assert ending.is_over is not None
+    found = torch.zeros_like(unfinished)
+    for row, at in unfinished.nonzero().tolist():
+        answer, last = int(column[row, at]), int(place[row, at])
+        if not ending.is_over(tokens[row, answer, : last + 1].tolist()):
+            continue
+        found[row, at] = True
+        if ending.token is not None:
+            tokens[row, answer, last + 1] = ending.token
+    return found
 
 
 def decoded(
