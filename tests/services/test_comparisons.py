@@ -871,4 +871,7 @@ def test_a_job_says_whether_it_is_reversible(
     run_all(sessions, known)
     with sessions.begin() as session:
         (one,) = results.evaluations(session, job).retention
-    assert (one.reversible, one.mode) == (expected, "always_on")
+        assert (one.reversible, one.mode) == (expected, "always_on")
+        session.execute(update(Job).where(Job.base_model.is_(None)).values(spec_digest="0" * 64))
+        (other,) = results.evaluations(session, job).retention
+        assert other.reversible is None, "another base model has the name"

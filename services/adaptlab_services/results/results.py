@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from adaptlab.comparisons.drift import drifts
 from adaptlab.comparisons.retention import BaseScores, retention
@@ -257,13 +257,17 @@ def _kept(
 
 
 def _of_base(session: Session, job_id: UUID) -> BaseScores | None:
-    """Return the scores of the job that trained the base model, if any."""
+    """Return the scores of the job that trained the base model, if any.
+
+    Another base model that has taken its name since is none.
+    """
     made_here = (BaseModel.name == Job.base_model) & (BaseModel.project_id == Job.project_id)
-    spec = Job.resolved_spec
+    spec, base = Job.resolved_spec, aliased(Job)
     found = session.execute(
         select(BaseModel.job_id, spec["seeds"], spec["base_replicates"])
         .join(BaseModel, made_here)
-        .where(Job.id == job_id)
+        .join(base, base.id == BaseModel.job_id)
+        .where(Job.id == job_id, base.spec_digest == spec["base_digest"].as_string())
     ).one_or_none()
     if found is None:
         return None
