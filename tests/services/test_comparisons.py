@@ -37,7 +37,7 @@ from adaptlab.errors import InvalidSpec
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView
-from adaptlab_db.tables import Job
+from adaptlab_db.tables import BaseModel, Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import Absent
@@ -872,6 +872,7 @@ def test_a_job_says_whether_it_is_reversible(
     with sessions.begin() as session:
         (one,) = results.evaluations(session, job).retention
         assert (one.reversible, one.mode) == (expected, "always_on")
-        session.execute(update(Job).where(Job.base_model.is_(None)).values(spec_digest="0" * 64))
+        replaced = update(BaseModel).where(BaseModel.name == "own").values(job_id=job)
+        session.execute(replaced)
         (other,) = results.evaluations(session, job).retention
         assert other.reversible is None, "another base model has the name"
