@@ -137,11 +137,14 @@ def _answers(
         with_answers=metric is not None and metric.needs == "answers",
         seeds=seeds, advance=advance,
     )  # fmt: skip
-    every = {one: statistics_of(task, "test", one, found) for one in measured_on(as_json(task))}
-    beside = {one.name: statistics for one, statistics in every.items() if one is not metric}
+    beside = {
+        one.name: statistics_of(task, "test", one, found)
+        for one in measured_on(as_json(task))
+        if metric is None or one.name != metric.name
+    }
     if metric is None:
         return _Answers(found, beside=beside)
-    measured = every[metric]
+    measured = statistics_of(task, "test", metric, found)
     return _Answers(found, metric, measured, signature=_signature(task, metric), beside=beside)
 
 
