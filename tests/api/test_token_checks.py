@@ -219,7 +219,7 @@ def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     content: Callable[[], bytes],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Its process is limited by processor time, of which a busy core takes more.
+    """Its process is limited by processor time; a busy core takes more.
 
     Where that is used up, nothing was found, and the job is accepted.
     """
