@@ -81,7 +81,7 @@ long: setup ## Test what `make test` leaves out
 # Sums are added in another order on another processor, so what holds only here must fail here too.
 # Left out are the files that repeat a computation with the same kernels, or compute with integers.
 OTHER_KERNELS := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
-NOT_OF_KERNELS := allocator digits early_stopping forgetting halving resume tasks
+NOT_OF_KERNELS := allocator digits early_stopping forgetting generated_benchmarks halving resume tasks
 
 kernels: setup ## Run the tests of engine and theory as on a processor without AVX
 	$(OTHER_KERNELS) $(PYTEST) \
