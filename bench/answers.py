@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adaptlab.engine.kernels.allocator import keep_freed_memory
 from adaptlab.engine.kernels.compiled import compile_kernels
-from adaptlab.engine.measuring.token_by_token import token_by_token
+from adaptlab.engine.measuring.token_by_token import Ending, token_by_token
 from adaptlab.engine.models.attachments import NOTHING_ATTACHED, Attachments
 from adaptlab.engine.plugins import ENGINE_BEGINNINGS, ENGINE_METHODS
 from adaptlab.families.llama import Llama
@@ -129,7 +129,7 @@ def _ours(work: _Work, attached: Attachments, end: int | None) -> Iterator[Tenso
         predicted = begun.logits.argmax(-1)
         most = torch.full((len(some),), ANSWER)
         is_open = torch.ones(predicted.shape[:2], dtype=torch.bool)
-        yield token_by_token(begun, predicted - 1, predicted, most, end, is_open)
+        yield token_by_token(begun, predicted - 1, predicted, most, Ending(end), is_open)
 
 
 def _generate(work: _Work, end: int | None) -> Callable[[], list[Tensor]]:
