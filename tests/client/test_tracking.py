@@ -79,6 +79,28 @@ def test_a_board_that_wants_credentials_gets_those_of_mlflow_or_says_which(
     assert sent.send(tracked_runs(client, study)) == RUNS
 
 
+def test_trackio_can_tell_a_log_that_it_has(client: Client, study: StudyView) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={"data": None})
+
+    transport = httpx.MockTransport(answer)
+    board = TrackioServer("http://board/?write_token=s3cret", transport=transport)
+    runs = list(tracked_runs(client, study))
+    assert board.send(runs) == board.send(runs) == len([run for run in runs if run.points])
+    first, second = asked[: len(asked) // 2], asked[len(asked) // 2 :]
+    assert [one.content for one in first] == [one.content for one in second]
+    assert {one.headers["x-trackio-write-token"] for one in asked} == {"s3cret"}
+    assert {str(one.url) for one in asked} == {"http://board/api/bulk_log"}
+    logs = [log for one in first for log in json.loads(one.content)["kwargs"]["logs"]]
+    assert len({log["log_id"] for log in logs}) == len(logs)
+    assert {run.key for run in runs if run.points} == {
+        log["run_id"] for log in logs if log["config"] and log["config"]["_Group"] == study.name
+    }
+
+
 def test_runs_have_the_verdict_the_scores_and_the_settings(
     client: Client, study: StudyView
 ) -> None:

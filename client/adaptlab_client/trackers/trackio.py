@@ -65,6 +65,7 @@ class TrackioServer:
             value = point.value if math.isfinite(point.value) else "NaN"
             figures.setdefault(point.step, {})[point.name] = value
         facts = {**run.parameters, **run.tags, ID_TAG: run.key, "state": run.state}
+        config: dict[str, str] | None = {**facts, "_Group": run.path[0]}  # the first is kept
         for step, metrics in sorted(figures.items()):
             distinct = json.dumps([run.key, step, metrics], sort_keys=True)
             yield {
@@ -73,9 +74,10 @@ class TrackioServer:
                 "run_id": run.key,
                 "metrics": metrics,
                 "step": step,
-                "config": facts | {"_Group": run.path[0]},
+                "config": config,
                 "log_id": hashlib.sha256(distinct.encode()).hexdigest()[:32],
             }
+            config = None
 
     def _post(self, client: httpx.Client, logs: list[dict[str, object]]) -> None:
         body: dict[str, object] = {"args": [], "kwargs": {"logs": logs, "hf_token": None}}
