@@ -42,7 +42,8 @@ def benchmark(*tasks: str, **changes: Any) -> dict[str, Any]:
 
 def watched(*documents: dict[str, Any], data: tuple[Stored, ...]) -> tuple[Task, ...]:
     spec = EvaluationSpec.model_validate({"tasks": documents})
-    return evaluation_tasks(spec, None, {one.facts.name: one.facts for one in data})
+    known = {one.facts.name: one.facts for one in data}
+    return evaluation_tasks(None, placed_tasks(spec, known))
 
 
 def refusal(*documents: dict[str, Any], data: tuple[Stored, ...]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.records.gathering import LONGEST_VALUE
 from adaptlab.records.generation import PART, Generation, generation_of
 from adaptlab.records.rendered_items import RenderedItem, group_records
-from adaptlab.specs.job_tasks import evaluation_tasks, placed_tasks
+from adaptlab.specs.job_tasks import placed_tasks
 from adaptlab.specs.spec import EvaluationSpec
 from adaptlab.tasks.benchmark import Benchmark
 from adaptlab.text.tokeniser import ByteTokeniser
@@ -139,8 +139,7 @@ def watched(data: Stored, *others: Stored, **changes: Any) -> tuple[Benchmark, .
     tasks = [{"name": "benchmark", "tasks": ["sums"], "tokens": {"longest": 40}, **changes}]
     known = {one.facts.name: one.facts for one in (data, *others)}
     spec = EvaluationSpec.model_validate({"tasks": tasks})
-    assert len(placed_tasks(spec, known)) == len(evaluation_tasks(spec, None, known))
-    return tuple(one for one in evaluation_tasks(spec, None, known) if isinstance(one, Benchmark))
+    return tuple(one for _, one in placed_tasks(spec, known) if isinstance(one, Benchmark))
 
 
 def test_a_task_that_generates_knows_how(sums: Stored) -> None:

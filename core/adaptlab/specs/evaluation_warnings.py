@@ -19,13 +19,10 @@ def evaluation_warnings(asked: EvaluationSpec, jobs: Iterable[Resolved]) -> tupl
 
 
 def _warnings(asked: EvaluationSpec, job: Resolved) -> Iterator[str]:
-    if isinstance(job, ResolvedTheory):
+    if isinstance(job, ResolvedTheory) or "samples" in asked.model_fields_set:
         return
     samples = job.evaluation_samples
-    counts = _test_items(scored_tasks(job))
-    if "samples" in asked.model_fields_set:
-        return
-    for label, count in counts.items():
+    for label, count in _test_items(scored_tasks(job)).items():
         if count > samples:
             yield (
                 f"{samples:,} of the {count:,} test items of {label} are scored, unless "

@@ -12,22 +12,22 @@ from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.spec import EvaluationSpec
 
 
-def evaluation_tasks(
-    spec: EvaluationSpec, task: Task | None, datasets: Datasets
-) -> tuple[Task, ...]:
+def evaluation_tasks(task: Task | None, chosen: Sequence[tuple[str, Task]]) -> tuple[Task, ...]:
     """Return the tasks to score.
 
-    A choice of several tasks counts as these. The job's own task is the first, unless tasks are
-    chosen that take its place.
+    The job's own task is the first, unless tasks of `placed_tasks` take its place.
     """
-    chosen = tuple(other for _, other in placed_tasks(spec, datasets))
-    if task is None or not all(one.only_watched for one in chosen):
-        return chosen
-    return (task, *chosen)
+    others = tuple(other for _, other in chosen)
+    if task is None or not all(one.only_watched for one in others):
+        return others
+    return (task, *others)
 
 
 def placed_tasks(spec: EvaluationSpec, datasets: Datasets) -> tuple[tuple[str, Task], ...]:
-    """Return the chosen tasks, each with the pointer of its choice."""
+    """Return the chosen tasks, each with the pointer of its choice.
+
+    A choice of several tasks counts as these.
+    """
     return tuple(
         (pointer, task)
         for index, choice in enumerate(spec.tasks)

@@ -80,8 +80,9 @@ def resolve_import(
     spec: ImportSpec, family: Family, folder: ModelFolder, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
     """Return the import of a spec, for the model of `family` in `folder`."""
-    evaluated = evaluation_tasks(spec.evaluation, None, datasets)
-    _refuse(task_problems(None, placed_tasks(spec.evaluation, datasets), family))
+    chosen = placed_tasks(spec.evaluation, datasets)
+    evaluated = evaluation_tasks(None, chosen)
+    _refuse(task_problems(None, chosen, family))
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedImport(
         model_folder=folder,
@@ -118,9 +119,10 @@ def resolve_adapter(
 def _resolve_pretraining(spec: PretrainSpec, datasets: Datasets) -> ResolvedPretrain:
     task = resolve_task(spec.task, "/task", datasets)
     _refuse(_adaptation_only(spec, task))
-    evaluated = evaluation_tasks(spec.evaluation, task, datasets)
+    chosen = placed_tasks(spec.evaluation, datasets)
+    evaluated = evaluation_tasks(task, chosen)
     family = _resolved_family(spec, (task, *evaluated))
-    _refuse(task_problems(task, placed_tasks(spec.evaluation, datasets), family))
+    _refuse(task_problems(task, chosen, family))
     shape, seeds = family_shape(family), listed_seeds(spec.seeds)
     samples = at_most(spec.evaluation.samples, "test", evaluated)
     return ResolvedPretrain(
@@ -167,8 +169,9 @@ def _resolve_adaptation(
     others: Sequence[BaseModelFacts] = (),
 ) -> ResolvedAdapt:
     task = resolve_task(spec.task, "/task", datasets)
-    evaluated = evaluation_tasks(spec.evaluation, task, datasets)
-    _refuse(task_problems(task, placed_tasks(spec.evaluation, datasets), base.family))
+    chosen = placed_tasks(spec.evaluation, datasets)
+    evaluated = evaluation_tasks(task, chosen)
+    _refuse(task_problems(task, chosen, base.family))
     if adapter is not None and task.classes() is not None:
         detail = "An imported adapter has no head for classes. Use `score: label_words`."
         raise InvalidSpec(Problem("/task/score", "no_head_in_adapter", detail))
