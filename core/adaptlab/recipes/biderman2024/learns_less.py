@@ -4,23 +4,23 @@ from adaptlab.recipes.claim_builders import above, at_least, at_most, claim, ret
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.forgetting import (
+    BASE,
     NEW,
     OLD,
     POINT,
-    SHOWN,
     SMALL_TASKS,
     equal_steps,
+    learned,
+    shown_table,
     small_base,
 )
 from adaptlab.recipes.studies import study
-from adaptlab.recipes.tables import columns, row
-from adaptlab.reproductions.claim import PaperClaim, PlainTest
-from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
+from adaptlab.reproductions.claim import PaperClaim
+from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
 SOURCE = "Biderman et al. (TMLR 2024)"
 VERSION = "tmlr"
-BASE = "pretrained on four skills"
 RANKS = (1, 4, 16)
 LORAS = tuple(f"LoRA of rank {rank}" for rank in RANKS)
 LOWEST, _, HIGHEST = LORAS
@@ -38,7 +38,7 @@ def learns_less() -> Recipe:
         stand_ins={"quick": small.STAND_IN},
         base_models=("skills",),
         presets={"quick": _quick()},
-        tables=(_table(),),
+        tables=(shown_table(f"{SOURCE} has other data", (*LORAS, paper.FULL)),),
         claims=_claims(),
         notes={
             "quick": "The paper adapts models of 7B parameters to code and mathematics, and scores "
@@ -68,15 +68,6 @@ def _quick() -> StudySpec:
     )
 
 
-def _table() -> PublishedTable:
-    return PublishedTable(
-        title="Scores after learning to sort downwards after a new cue, attached",
-        source=f"{SOURCE} has other data",
-        columns=columns((OLD, NEW), SHOWN),
-        rows=(row(BASE), *(row(label, of=label) for label in (*LORAS, paper.FULL))),
-    )
-
-
 def _claims() -> tuple[PaperClaim, ...]:
     skilled = at_least(BASE, OLD, 0.9)
     return (
@@ -93,32 +84,27 @@ def _claims() -> tuple[PaperClaim, ...]:
             "lora-learns-less",
             "LoRA learns the new task less well than full fine-tuning.",
             *(above(paper.FULL, label, NEW, POINT) for label in LORAS),
-            given=_learned(paper.FULL),
+            given=learned(paper.FULL),
         ),
         claim(
             VERSION,
             "lora-forgets-less",
             "LoRA retains more of the old skills than full fine-tuning.",
             *(retains_more(label, paper.FULL, OLD, POINT) for label in LORAS),
-            given=[skilled, *_learned(*LORAS, paper.FULL)],
+            given=[skilled, *learned(*LORAS, paper.FULL)],
         ),
         claim(
             VERSION,
             "a-higher-rank-learns-more",
             "LoRA of a higher rank learns more.",
             above(HIGHEST, LOWEST, NEW, POINT),
-            given=_learned(HIGHEST),
+            given=learned(HIGHEST),
         ),
         claim(
             VERSION,
             "a-higher-rank-forgets-more",
             "LoRA of a higher rank retains less of the old skills.",
             retains_more(LOWEST, HIGHEST, OLD, POINT),
-            given=[skilled, *_learned(LOWEST, HIGHEST)],
+            given=[skilled, *learned(LOWEST, HIGHEST)],
         ),
     )
-
-
-def _learned(*methods: str) -> tuple[PlainTest, ...]:
-    """Return tests that methods have learned the new task."""
-    return tuple(at_least(label, NEW, 0.5) for label in methods)

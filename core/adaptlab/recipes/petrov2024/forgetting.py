@@ -1,5 +1,7 @@
 """Old skills, called up by cues, after a new cue: stated, not measured."""
 
+from collections.abc import Sequence
+
 from adaptlab.recipes.claim_builders import at_least, at_most, retains_more
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
@@ -43,7 +45,7 @@ def forgetting() -> Recipe:
         stand_ins={"quick": small.STAND_IN},
         base_models=("skills",),
         presets={"quick": _quick(), "faithful": _thorough(), "fair": _thorough()},
-        tables=(_table(),),
+        tables=(shown_table("not published", METHODS),),
         claims=_claims(),
         notes={
             "quick": "Every question has a cue. The base knows four skills by theirs; the new task "
@@ -58,15 +60,6 @@ def forgetting() -> Recipe:
             "fair": "The paper's four-layer model, equal steps and 8 learning rates for every "
             "method, selected on the validation split of the new task. For a GPU.",
         },
-    )
-
-
-def _table() -> PublishedTable:
-    return PublishedTable(
-        title="Scores after learning to sort downwards after a new cue, attached",
-        source="not published",
-        columns=columns((OLD, NEW), SHOWN),
-        rows=(row(BASE), *(row(label, of=label) for label in METHODS)),
     )
 
 
@@ -121,6 +114,16 @@ def learned(*methods: str) -> tuple[PlainTest, ...]:
     An untrained method would forget the least.
     """
     return tuple(at_least(label, NEW, 0.5) for label in methods)
+
+
+def shown_table(source: str, labels: Sequence[str]) -> PublishedTable:
+    """Return the table of the base and of methods, old skills beside new cue."""
+    return PublishedTable(
+        title="Scores after learning to sort downwards after a new cue, attached",
+        source=source,
+        columns=columns((OLD, NEW), SHOWN),
+        rows=(row(BASE), *(row(label, of=label) for label in labels)),
+    )
 
 
 def small_base() -> Members:

@@ -10,23 +10,22 @@ from adaptlab.recipes.claim_builders import (
 from adaptlab.recipes.petrov2024 import settings as paper
 from adaptlab.recipes.petrov2024 import small
 from adaptlab.recipes.petrov2024.forgetting import (
+    BASE,
     NEW,
     OLD,
     POINT,
-    SHOWN,
     SMALL_TASKS,
     equal_steps,
+    shown_table,
     small_base,
 )
 from adaptlab.recipes.studies import Members, study
-from adaptlab.recipes.tables import columns, row
 from adaptlab.reproductions.claim import CheckAbove, PaperClaim, PlainTest
-from adaptlab.reproductions.recipe import RECIPES, PublishedTable, Recipe
+from adaptlab.reproductions.recipe import RECIPES, Recipe
 from adaptlab.studies.study import StudySpec
 
 SOURCE = "Shuttleworth et al. (2024)"
 VERSION = "arxiv"
-BASE = "pretrained on four skills"
 RANKS = (1, 8, 64)
 LORAS = tuple(f"LoRA of rank {rank}" for rank in RANKS)
 LOW, HIGH = LORAS[:2], LORAS[2]
@@ -49,7 +48,7 @@ def intruders() -> Recipe:
         stand_ins={"quick": small.STAND_IN},
         base_models=("skills",),
         presets={"quick": _quick()},
-        tables=(_table(),),
+        tables=(shown_table(f"{SOURCE} has other data", (*LORAS, paper.FULL)),),
         claims=_claims(),
         notes={
             "quick": "The paper adapts RoBERTa and LLaMA. Here a decoder of two layers and width "
@@ -89,15 +88,6 @@ def _check(method: str) -> Members:
 def _lora(label: str, rank: int) -> Members:
     tuning: Members = {"learning_rates": [3e-4, 1e-3, 4e-3, 1.6e-2]}
     return paper.method(label, "lora", rank=rank, alpha=2.0 * rank, sites=SITES, tuning=tuning)
-
-
-def _table() -> PublishedTable:
-    return PublishedTable(
-        title="Scores after learning to sort downwards after a new cue, attached",
-        source=f"{SOURCE} has other data",
-        columns=columns((OLD, NEW), SHOWN),
-        rows=(row(BASE), *(row(label, of=label) for label in (*LORAS, paper.FULL))),
-    )
 
 
 def _claims() -> tuple[PaperClaim, ...]:
