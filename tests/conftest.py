@@ -24,6 +24,7 @@ from tests.connections import keep_connections
 from tests.databases import Databases, shorten_password_checks
 from tests.looking_up import look_up_once
 from tests.making import a_base_model, a_made_up_ledger
+from tests.patience import take_time
 from tests.shapes import begin_module, begin_test, check_shapes
 from tests.shared import shared_database_url, shared_sessions, shared_settings
 from tests.sharing import FilesAndFolders
@@ -100,6 +101,7 @@ def pytest_configure() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     hypothesis_settings.load_profile("adaptlab")
+    take_time()
     compile_once()
     keep_connections()
     look_up_once()

@@ -3,6 +3,7 @@
 For tests whose subject is another one than the time itself.
 """
 
+import os
 import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,20 @@ from adaptlab_services.comparisons import comparison_runs
 from adaptlab_services.lifecycle import doorbell
 
 LONG = 60.0  # seconds
+OWN_LIMITS = dict(db_session.LIMITS)
+"""Those of the product, in all processes but those of tests."""
+
+
+def take_time() -> None:
+    """Lengthen the limits of connections and answers in this process.
+
+    A machine that stands still for five seconds ends units of work, and requests are answered 503.
+    Tests of a limit set it themselves. The answers of servers that tests start take longer too.
+    """
+    for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+        db_session.LIMITS[name] = f"{LONG:.0f}s"
+    db_session.LIMITS["statement_timeout"] = f"{5 * LONG:.0f}s"
+    os.environ.setdefault("ADAPTLAB_ANSWER_SECONDS", f"{5 * LONG:.0f}")
 
 
 @contextmanager
@@ -22,17 +37,6 @@ def nobody_listens() -> Generator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
-
-
-@pytest.fixture
-def patient_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let connections wait for locks, and hold them, for a minute.
-
-    For many that want the same rows at once, and for who holds a row while another one comes to
-    wait for it. Ask for it by `usefixtures`, so that it comes before the sessions.
-    """
-    for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
-        monkeypatch.setitem(db_session.LIMITS, name, f"{LONG:.0f}s")
 
 
 @pytest.fixture

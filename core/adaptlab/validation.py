@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import cast
 
 from pydantic_core import ErrorDetails
@@ -12,6 +13,9 @@ from adaptlab.wording import UNKNOWN, demand, sentence
 
 Schema = Callable[[], Mapping[str, object]]
 
+MOST_PROBLEMS = 100
+"""A body can have as many as its megabyte has values; their sentences took seconds."""
+
 
 def validation_problems(
     errors: Iterable[ErrorDetails],
@@ -19,11 +23,12 @@ def validation_problems(
     pointer: str = "",
     schema: Schema | None = None,
 ) -> tuple[Problem, ...]:
-    """Return one problem for each place in `document` that does not validate.
+    """Return a problem for each place in `document` that does not validate.
 
-    The names of union members, which pydantic puts into a location, are left out. The errors of
-    several members of a union about one place become one problem. If an entry of a list or mapping
-    is invalid, only the entry is reported, because errors about the whole follow from it.
+    There are at most `MOST_PROBLEMS`. The names of union members, which pydantic puts into a
+    location, are left out. The errors of several members of a union about one place become one
+    problem. If an entry of a list or mapping is invalid, only the entry is reported, because errors
+    about the whole follow from it.
 
     Args:
         errors: pydantic's errors.
@@ -37,7 +42,8 @@ def validation_problems(
     for place, error in placed:
         if place not in containers:
             by_place.setdefault(place, []).append(error)
-    return tuple(_problem(place, here, document, schema) for place, here in by_place.items())
+    first = islice(by_place.items(), MOST_PROBLEMS)
+    return tuple(_problem(place, here, document, schema) for place, here in first)
 
 
 def error_text(name: str, errors: Sequence[ErrorDetails]) -> str:

@@ -7,12 +7,12 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_token, an_adapt_document
 from tests.nursery import Nursery
-from tests.patience import awaited_comparisons, patient_bell, patient_comparisons, patient_locks
+from tests.patience import awaited_comparisons, patient_bell, patient_comparisons
 
 from adaptlab_api.app import create_app
 from adaptlab_services.settings import Settings
 
-__all__ = ["patient_bell", "patient_comparisons", "patient_locks"]  # found here by pytest
+__all__ = ["patient_bell", "patient_comparisons"]  # found here by pytest
 
 
 @pytest.fixture

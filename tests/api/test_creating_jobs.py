@@ -371,7 +371,6 @@ def test_a_refused_request_does_not_use_its_key_up(api: TestClient, base: None) 
     assert api.post("/v1/jobs", json=an_adapt_document(), headers=key).status_code == 201
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_requests_with_one_key_at_the_same_time_make_one_job(
     api: TestClient, base: None, sessions: Sessions
 ) -> None:
@@ -389,7 +388,6 @@ def test_requests_with_one_key_at_the_same_time_make_one_job(
     assert jobs_stored(sessions) == before + 1
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_pretraining_jobs_of_one_name_at_the_same_time_are_one(
     api: TestClient, sessions: Sessions
 ) -> None:

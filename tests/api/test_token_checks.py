@@ -67,8 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(database_url: str, broker_url: str, tmp_path: Path, folder: Path) -> Settings:
-    placed = with_a_root(database_url, broker_url, tmp_path, folder.parent)
-    return placed.model_copy(update={"answer_seconds": 4 * patience.LONG})
+    return with_a_root(database_url, broker_url, tmp_path, folder.parent)
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +211,6 @@ HOSTILE = {
 
 @pytest.mark.long("large uploads and slow clients", but=1)
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.usefixtures("patient_locks")
 def test_a_hostile_tokeniser_neither_hangs_nor_fills_the_api(
     api: TestClient,
     folder: Path,

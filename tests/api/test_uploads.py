@@ -145,7 +145,6 @@ def test_a_chunk_that_is_there_is_checked_and_changes_nothing(
     assert b"".join(streamed(sessions, DIGEST)) == CONTENT
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_chunks_may_come_at_the_same_time(api: TestClient, sessions: Sessions) -> None:
     upload = begin(api)
     with ThreadPoolExecutor(6) as pool:

@@ -13,7 +13,6 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.db.long_streams import most_bytes_held
-from tests.patience import patient_locks
 from tests.watching import somebody_waits, until
 
 from adaptlab_db.artifacts import CHUNK_BYTES, ArtifactStore, StoredArtifact, streamed
@@ -21,7 +20,6 @@ from adaptlab_db.errors import ArtifactNotFound
 from adaptlab_db.staging import put_rows, stage, staged_bytes
 from adaptlab_db.tables import Artifact, ArtifactChunk
 
-__all__ = ["patient_locks"]  # found here by pytest
 CONTENT = random.Random(7).randbytes(2 * CHUNK_BYTES + 12_345)
 
 
@@ -107,7 +105,6 @@ def test_a_stream_that_breaks_off_leaves_nothing(sessions: sessionmaker[Session]
     assert rows(sessions) == (0, 0)
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_two_writers_of_equal_content_share_it(sessions: sessionmaker[Session]) -> None:
     start = threading.Barrier(4)
 
@@ -122,7 +119,6 @@ def test_two_writers_of_equal_content_share_it(sessions: sessionmaker[Session]) 
     assert b"".join(streamed(sessions, stored.pop().sha256)) == CONTENT
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_a_writer_that_fails_late_does_not_harm_the_other(sessions: sessionmaker[Session]) -> None:
     """The second writer waits for the first, whose content is discarded."""
     with sessions() as first:

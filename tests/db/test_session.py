@@ -5,9 +5,11 @@ from sqlalchemy import Engine, make_url, select, text
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
+from tests.patience import OWN_LIMITS
 from typer import Typer
 from typer.testing import CliRunner
 
+from adaptlab_db import session as db_session
 from adaptlab_db.cli import migrate
 from adaptlab_db.migrate import drift
 from adaptlab_db.session import create_engine, normalised_url, one_by_one
@@ -39,8 +41,9 @@ def setting(engine: Engine, name: str) -> str:
     ],
 )
 def test_only_migrations_may_take_their_time(
-    database_url: str, name: str, limited: str, unlimited: str
+    database_url: str, name: str, limited: str, unlimited: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(db_session, "LIMITS", OWN_LIMITS)
     for is_limited, expected in ((True, limited), (False, unlimited)):
         engine = create_engine(database_url, limited=is_limited)
         assert setting(engine, name) == expected

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_principal
-from tests.patience import patient_bell, patient_locks
+from tests.patience import patient_bell
 
 from adaptlab_services.people.tokens import Principal
 
-__all__ = ["patient_bell", "patient_locks"]  # found here by pytest
+__all__ = ["patient_bell"]  # found here by pytest
 
 
 @pytest.fixture

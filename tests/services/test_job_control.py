@@ -33,8 +33,6 @@ from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.limits import limits
 
-pytestmark = pytest.mark.usefixtures("patient_locks")
-
 
 def new_job(sessions: Sessions, **values: object) -> UUID:
     return job_rows.new_job(sessions, spec=a_pretrain_spec(), **values)

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
@@ -27,7 +26,6 @@ from adaptlab_services.jobs.rows import NewJob, insert_jobs
 from adaptlab_services.jobs.views import MOST_AHEAD
 
 Sessions = sessionmaker[Session]
-pytestmark = pytest.mark.usefixtures("patient_locks")
 
 
 def state(sessions: Sessions, job_id: UUID) -> str:

@@ -30,6 +30,7 @@ from tests.making import (
 from tests.watching import somebody_waits, until
 
 from adaptlab.runs.events import Progress
+from adaptlab_db import session as db_session
 from adaptlab_db.session import close, session_factory
 from adaptlab_db.tables import AttemptRow, Job, Worker
 from adaptlab_services.errors import LeaseLost, LedgerUnreachable
@@ -50,6 +51,12 @@ def ledger(
     """A worker's door to jobs and results, of either kind."""
     with ledger_by(request.param, sessions, settings) as door:
         yield door
+
+
+@pytest.fixture
+def hasty_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are opened from now on wait briefly for a lock."""
+    monkeypatch.setitem(db_session.LIMITS, "lock_timeout", "500ms")
 
 
 def attempts(sessions: Sessions, job_id: UUID) -> list[tuple[int, str | None, str | None]]:
@@ -167,7 +174,6 @@ def test_a_spec_that_cannot_be_read_fails_and_does_not_block_the_queue(
     assert attempts(sessions, broken) == [(1, "failed", "system_error")]
 
 
-@pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_a_claimer_does_not_wait_for_another(sessions: Sessions, ledger: DatabaseLedger) -> None:
     first, second = new_job(sessions, created_at=AGO), new_job(sessions)
@@ -177,7 +183,6 @@ def test_a_claimer_does_not_wait_for_another(sessions: Sessions, ledger: Databas
     assert a_claim(ledger).job_id == first
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_eight_workers_claim_fifty_jobs_once_each(sessions: Sessions) -> None:
     with sessions.begin() as session:
         created = {a_job(session, owner=f"owner-{n % 3}") for n in range(50)}
@@ -379,7 +384,6 @@ def test_a_reaped_job_waits_longer_each_time(sessions: Sessions, ledger: Databas
     assert all(later >= earlier - 1 for earlier, later in pairwise(waits))
 
 
-@pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_five_reapers_at_once_take_each_lease_back_once(
     sessions: Sessions, ledger: DatabaseLedger
@@ -401,7 +405,6 @@ def test_five_reapers_at_once_take_each_lease_back_once(
     assert all(event_types(sessions, job_id) == ["running", "queued"] for job_id in ids)
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_a_reaper_that_meets_a_heartbeat_lets_the_job_be(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
@@ -416,7 +419,6 @@ def test_a_reaper_that_meets_a_heartbeat_lets_the_job_be(
     assert take_back(sessions).count == 0
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_a_heartbeat_that_meets_a_reaper_finds_the_lease_lost(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:
@@ -434,7 +436,6 @@ def test_a_heartbeat_that_meets_a_reaper_finds_the_lease_lost(
 
 
 @pytest.mark.long("chaos at length")
-@pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_reapers_and_heartbeats_at_random_never_disagree(
     sessions: Sessions, ledger: DatabaseLedger
@@ -456,7 +457,6 @@ def test_reapers_and_heartbeats_at_random_never_disagree(
             ledger.finish(claim)
 
 
-@pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_a_frozen_workers_lock_is_taken_away(sessions: Sessions, ledger: DatabaseLedger) -> None:
     """A worker paused in a transaction holds its row, but not for long.
@@ -527,7 +527,6 @@ def cancel(sessions: Sessions, job_id: UUID) -> None:
             transition(session, job_id, to="cancelled", from_states=("queued",))
 
 
-@pytest.mark.usefixtures("patient_locks")
 @only_beside_the_database
 def test_cancelling_races_finishing_and_there_is_one_end(
     sessions: Sessions, ledger: DatabaseLedger
@@ -650,6 +649,7 @@ def test_a_database_that_is_away_may_be_asked_again() -> None:
     close(factory)
 
 
+@pytest.mark.usefixtures("hasty_locks")
 def test_a_row_that_stays_locked_may_be_asked_for_again(
     sessions: Sessions, ledger: DatabaseLedger
 ) -> None:

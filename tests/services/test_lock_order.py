@@ -18,7 +18,6 @@ from adaptlab_services.jobs import jobs
 from adaptlab_services.lifecycle import adaptations
 
 Sessions = sessionmaker[Session]
-pytestmark = pytest.mark.usefixtures("patient_locks")
 SPECS: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 
 

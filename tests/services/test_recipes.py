@@ -40,7 +40,6 @@ def test_a_study_of_a_recipe_is_numbered_where_its_name_is_taken(sessions: Sessi
         create(sessions, name="mine")
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_studies_that_are_asked_for_at_once_have_names_of_their_own(sessions: Sessions) -> None:
     with sessions.begin() as session:
         a_principal(session)  # the threads would otherwise all make the user

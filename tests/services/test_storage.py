@@ -37,7 +37,6 @@ from adaptlab_services.storage.storage_status import status
 from adaptlab_stack.servers import Servers
 
 Sessions = sessionmaker[Session]
-pytestmark = pytest.mark.usefixtures("patient_locks")
 CONTENT = random.Random(5).randbytes(3 * CHUNK_BYTES + 99)
 
 

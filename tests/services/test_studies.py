@@ -411,7 +411,6 @@ def test_a_name_is_taken_once(sessions: Sessions, ada: Principal, base: None) ->
         look(sessions, "nobody")
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_of_two_studies_of_one_name_at_once_one_is_made(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -500,7 +499,6 @@ def test_a_large_study_takes_no_more_statements_than_a_small_one(
     assert len(of_many) <= len(of_few) + 2
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_studies_made_at_once_share_their_jobs(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session, sessionmaker
 from tests.making import (
@@ -252,7 +251,6 @@ def test_cancelling_a_study_cancels_its_checks(
     assert [check.job.reason for check in study.checks] == ["cancelled_by_user"] * 2
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_cancelling_locks_what_is_waited_for_before_what_waits(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -284,7 +282,6 @@ def test_an_adaptation_that_somebody_else_measures_is_not_cancelled(
         assert jobs.get(session, waiting.id).state == "queued"
 
 
-@pytest.mark.usefixtures("patient_locks")
 def test_what_is_missed_when_two_adaptations_end_at_once_the_reaper_settles(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:

@@ -1,7 +1,7 @@
 """Errors as `application/problem+json` (RFC 9457)."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -160,7 +160,7 @@ def problem(
     kind: Kind,
     detail: str,
     *,
-    faults: Iterable[Problem] = (),
+    faults: Sequence[Problem] = (),
     state: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
@@ -173,7 +173,7 @@ def problem(
         detail=detail,
         instance=f"urn:adaptlab:request:{request_id}",
         request_id=request_id,
-        errors=tuple(map(_fault, faults))[:LARGEST_LIST],
+        errors=tuple(map(_fault, faults[:LARGEST_LIST])),
         state=state,
     )
     # Details quote the request, and clients copy them into logs and bug reports.
