@@ -98,6 +98,9 @@ UNSURE: dict[str, tuple[bytes, str]] = {
     "a swallowed quote": (b'text\tlabel\n"a\tx\nb\ty\n"c\tx\n', "not_csv"),
     "a workbook": (b"PK\x03\x04\x14\x00", "wrong_form"),
     "gzip": (b"\x1f\x8b\x08", "wrong_form"),
+    "a pickle": (b"\x80\x04\x95\x01", "wrong_form"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\n", "wrong_form"),
+    "a page": (b"\n<!DOCTYPE HTML><title>Sign in</title>", "wrong_form"),
 }
 
 

@@ -60,6 +60,12 @@ def test_values_of_csv_have_commas_quotes_and_line_feeds_in_quotes():
     assert [line for line, _ in read_with_lines([content], "csv")] == [2, 6]
 
 
+def test_columns_without_a_name_are_named_by_their_place():
+    """Tables of pandas begin with an index; some rows end with a comma."""
+    (record,) = read_records([b",text,label,\n0,a,b,\n"], "csv")
+    assert record == {"column 1": "0", "text": "a", "label": "b", "column 4": ""}
+
+
 def test_a_quote_of_tsv_is_a_character():
     assert read("tsv", b'a\tb\n"x\t y"\n') == [{"a": '"x', "b": ' y"'}]
 
@@ -110,7 +116,7 @@ WRONG: dict[str, tuple[Form, bytes, str]] = {
     "few tabs": ("tsv", b"a\tb\n1 2\n", "missing_field: Line 2: the number of columns is 1"),
     "another delimiter": ("csv", b"a;b\n1;2\n", "wrong_delimiter: Line 1: the only column is"),
     "a name twice": ("csv", b"a,b,a\n1,2,3\n", "field_twice: Line 1: the field 'a' occurs twice."),
-    "no name": ("csv", b",a\n1,2\n", "bad_field_name: Line 1: field 1 has no name."),
+    "no name": ("jsonl", b'{"": "1", "a": "2"}', "bad_field_name: Line 1: field 1 has no name."),
     "a space": ("csv", b"a, b\n1,2\n", "bad_field_name: Line 1: the name of field 2, ' b', cannot"),
     "a brace": ("jsonl", b'{"a{":1}', "bad_field_name: Line 1: the name of field 1, 'a{', cannot"),
     "open quote": ("csv", b'a,b\n1,2\n"3,4\n5,6\n', "not_csv: Line 3: a quote is opened here and"),

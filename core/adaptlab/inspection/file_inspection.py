@@ -213,7 +213,8 @@ class MeasuredFile:
         )
 
     def _contradictions(self, roles: Roles) -> Pairs:
-        if roles.text == roles.answer:  # conversations, whose nearly equal values are these
+        # Nearly equal values of conversations are these; beside other fields, texts may be equal.
+        if roles.text == roles.answer or len(roles.read) > 1 or roles.choices:
             return Pairs(count=0, examples=())
         text, answer = self.columns[roles.text], self.columns[roles.answer]
         found = pairs_of(text.forms, answer.values, text.is_empty_form)

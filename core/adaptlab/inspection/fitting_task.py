@@ -1,6 +1,6 @@
 """The task that fits a file of records, with limits in tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from pydantic import JsonValue
@@ -21,7 +21,6 @@ from adaptlab.text.fitting import (
     answer_in_bytes,
     proposed_cluster,
     proposed_metric,
-    read_fields,
     task_document,
 )
 from adaptlab.text.splitting import EVERY_SPLIT, SplitCounts
@@ -80,8 +79,10 @@ def spec_of(
     lengths: list[int] = []
     if roles.task == "text_classification" and not by_head:
         words = cast("Mapping[str, Mapping[str, str]]", whole["label"])["words"]
-        notes += _notes_on_words(words, counter)
+        notes += () if roles.choices else _notes_on_words(words, counter)
         lengths = [_length(word, counter, longest) for word in words.values()]
+        spreads = _spreads(columns, roles.choices.values(), in_bytes=longest is not None)
+        lengths = [one.most + 1 for one in spreads] if roles.choices else lengths
     elif roles.task == "text_completion":
         column = columns[roles.answer]
         tokens = column.tokens if longest is None else column.bytes
@@ -94,7 +95,7 @@ def spec_of(
     if answer.conversations is not None:
         limits = _tokens_of_chat(spread, answer.conversations, longest, notes)
     else:
-        more = _beside(facts, roles, columns, in_bytes=longest is not None)
+        more = _beside(roles, columns, in_bytes=longest is not None)
         limits = _tokens(spread, more, max(lengths, default=0), longest or context, notes)
     if whole.get("score") == "head":
         limits.pop("answer", None)
@@ -109,13 +110,18 @@ def _with_limits(
     return {**before, "tokens": limits, "splits": task["splits"]}
 
 
-def _beside(
-    facts: RecordsFacts, roles: Roles, columns: Mapping[str, Column], *, in_bytes: bool
-) -> int:
+def _beside(roles: Roles, columns: Mapping[str, Column], *, in_bytes: bool) -> int:
     """Return the most tokens of a prompt besides its text."""
-    others = (columns[name] for name in read_fields(facts, roles)[1:])
-    beside = [one.bytes if in_bytes else one.tokens for one in others]
-    return len(ASKS) + sum(one.most for one in beside if one is not None)
+    others = [name for name in roles.read if name != roles.text]
+    return len(ASKS) + sum(one.most for one in _spreads(columns, others, in_bytes=in_bytes))
+
+
+def _spreads(
+    columns: Mapping[str, Column], names: Iterable[str], *, in_bytes: bool
+) -> list[LengthSpread]:
+    """Return the lengths of fields, as far as they are known."""
+    spreads = (columns[name].bytes if in_bytes else columns[name].tokens for name in names)
+    return [one for one in spreads if one is not None]
 
 
 def splits_of(task: SpecPart, facts: RecordsFacts) -> SplitCounts:

@@ -59,11 +59,21 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xfd7zXZ", "compressed (xz). Unpack it"),
     (b"(\xb5/\xfd", "compressed (zstd). Unpack it"),
     (b"%PDF", "a PDF. Give a table"),
+    (b"\x80\x04\x95", "a pickle, which is never loaded. Save it as Parquet or CSV"),
+    (b"\x93NUMPY", "an array of NumPy. Save it as Parquet or CSV"),
+    (b"ARROW1", "Arrow (Feather). Save it as Parquet"),
+    (
+        b"version https://git-lfs.github.com",
+        "a pointer of Git LFS and not the file itself. Fetch it with `git lfs pull`",
+    ),
     (b"\xff\xfe\x00\x00", "UTF-32. Save it as UTF-8"),
 )
+_PAGE = re.compile(rb"(?i)(\xef\xbb\xbf)?\s*<(!doctype html|html)\b")
 
 
 def wrong_form(beginning: bytes) -> str | None:
     """Return the error of bytes that begin no text, None for a text."""
     other = next((what for magic, what in _MAGIC if beginning.startswith(magic)), None)
+    if other is None and _PAGE.match(beginning):
+        other = "a page (HTML), such as that of a sign-in. Download the file itself"
     return other and f"The file is {other}."

@@ -94,7 +94,7 @@ class CellRows:
 
     def _begin(self) -> None:
         try:
-            names = self._cells()
+            names = _all_named(self._cells())
             self._check_delimiter(names)
             self._checker.begin(self._number, names)
         except NotARecord as error:
@@ -203,6 +203,17 @@ def _explained(message: str) -> tuple[str, str]:
     if "new-line character" in message:
         return "a carriage return is inside of a row", "Put the value in quotes."
     return f"the row is not CSV ({message})", "Put values with commas or quotes in quotes."
+
+
+def _all_named(names: list[str]) -> list[str]:
+    """Return the names, `column 3` for the third one if it has none.
+
+    Tables of pandas begin with an index without a name, and some end every row with a comma. A row
+    without any name stays as it is.
+    """
+    if not any(name.strip() for name in names):
+        return names
+    return [name if name.strip() else f"column {at}" for at, name in enumerate(names, 1)]
 
 
 def _is_no_name(name: str) -> bool:

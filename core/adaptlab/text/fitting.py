@@ -1,9 +1,8 @@
 """The task that fits a dataset of records, guessed from its fields."""
 
-from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from adaptlab.records.buckets import BUCKETS
 from adaptlab.records.facts import (
@@ -14,6 +13,14 @@ from adaptlab.records.facts import (
     RecordsFacts,
 )
 from adaptlab.records.label_cleaning import counted_labels
+from adaptlab.text.fields_together import (
+    ANSWERS,
+    REWRITTEN,
+    answered,
+    is_no_text,
+    options_of,
+    read_with,
+)
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
 from adaptlab.values import Value
@@ -21,27 +28,10 @@ from adaptlab.values import Value
 LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent")
 """Usual names of a field with labels, the likeliest first."""
 
-ANSWERS: Mapping[str, tuple[str, ...]] = {
-    "prompt": ("completion", "response", "answer", "output", "target"),
-    "instruction": ("output", "response", "completion", "answer"),
-    "question": ("answer", "answers", "response"),
-    "input": ("output", "response", "target"),
-}
-"""Usual names of a prompt and of its answer."""
-
 LONGEST_ANSWER = 512
 """Limit in tokens of an answer."""
 ASKS = "\nAnswer:"
 """The end of a guessed prompt, so that every answer follows the same text."""
-BESIDE: Mapping[str, tuple[str, ...]] = {
-    "instruction": ("input", "context"),
-    "question": ("context", "passage", "hypothesis"),
-    "premise": ("hypothesis",),
-    "sentence1": ("sentence2",),
-    "sentence": ("question",),
-    "text1": ("text2",),
-}
-"""Usual names of a text that the model reads, and of those that belong to it."""
 GROUPS = (
     *("document", "document_id", "doc_id", "article", "article_id", "title", "context", "passage"),
     *("paragraph", "user", "user_id", "author", "patient", "patient_id", "speaker", "session"),
@@ -51,6 +41,10 @@ GROUPS = (
 LEAST_GROUP, FEWEST_GROUPS = 1.5, 30
 """Records of a group on average, and groups, from which they are proposed: splits need some."""
 Proposed = Literal["macro_f1", "token_f1", "perplexity"]
+SHORT = 16
+"""Mean bytes up to which values that end with a number are numbers."""
+FEW = 20
+"""Records per value from which the usual answer of a prompt is a label."""
 UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
 LONG_ANSWER = 40
@@ -71,6 +65,8 @@ class Roles(Value):
         text: the field that the model reads; images for `image_classification`.
         answer: the field with the label or the completion; for conversations it is `text`.
         split: the field that names splits, None if there is none.
+        read: the fields of the prompt in its order, `text` among them.
+        choices: the field with the text of a choice by its label, for multiple choice.
     """
 
     task: Literal[
@@ -79,31 +75,46 @@ class Roles(Value):
     text: str
     answer: str
     split: str | None
+    read: tuple[str, ...] = ()
+    choices: dict[str, str] = Field(default_factory=dict[str, str])
+
+    @property
+    def title(self) -> str:
+        """The fields that are read, as words."""
+        *others, last = self.read or (self.text,)
+        return f"{', '.join(others)} and {last}" if others else last
 
 
 def roles_of(facts: RecordsFacts) -> Roles | None:
     """Return the fields of the task that fits, None if none does.
 
     A field of conversations that end with the assistant's turn comes first, and then one of images
-    of one size beside a label. Fields with usual names
-    are taken for a prompt and its answer. Otherwise the label is the field with the fewest values
-    of 2 to 64, usual names first, and the text is the longest other one.
+    of one size beside a label. Then come labels that name fields with choices, and fields with
+    usual names of a prompt and its answer. Otherwise the label is the field with the fewest values
+    of 2 to 64, usual names first, and the text is the longest other one; without a label two texts
+    are a prompt and its answer.
     """
     split = _split(facts)
     fields = {field.name: field for field in facts.fields if field.name != split}
     if chat := next((name for name, field in fields.items() if _is_chat(field)), None):
         return Roles(task="chat_completion", text=chat, answer=chat, split=split)
     labels = [field for field in fields.values() if _is_label(field, facts.records)]
+    labels.sort(key=_likelihood)
     if labels and (images := _images(facts)):
-        label = min(labels, key=_likelihood).name
-        return Roles(task="image_classification", text=images, answer=label, split=split)
-    for prompt, answers in ANSWERS.items():
-        answer = next((name for name in answers if name in fields), None)
-        if prompt in fields and answer is not None:
-            return Roles(task="text_completion", text=prompt, answer=answer, split=split)
-    if not labels:
-        return None
-    return roles_with(facts, min(labels, key=_likelihood).name)
+        answer = labels[0].name
+        return Roles(task="image_classification", text=images, answer=answer, split=split)
+    if chosen := next((one for one in labels if options_of([*fields], labels_of(one))), None):
+        return roles_with(facts, chosen.name)
+    if usual := answered(fields, ANSWERS):
+        answer = fields[usual[1]]
+        is_label = answer in labels and FEW * len(labels_of(answer)) <= facts.records
+        return roles_with(facts, answer.name) if is_label else _completion(facts, *usual)
+    if labels:
+        return roles_with(facts, labels[0].name)
+    texts = [name for name, field in fields.items() if _is_text(field, facts.records)]
+    if pair := answered(texts, REWRITTEN) or (tuple(texts) if len(texts) == 2 else None):
+        return _completion(facts, *pair)
+    return None
 
 
 def roles_with(facts: RecordsFacts, answer: str) -> Roles | None:
@@ -120,14 +131,32 @@ def roles_with(facts: RecordsFacts, answer: str) -> Roles | None:
     texts = [one.name for one in facts.fields if one.name not in (split, answer) and _differs(one)]
     if field is None or answer == split or not texts:
         return None
-    text = max(texts, key=lambda name: _length(facts, name))
-    images = _images(facts)
-    if images and _is_label(field, facts.records):
+    images, is_label = _images(facts), _is_label(field, facts.records)
+    if images and is_label:
         return Roles(task="image_classification", text=images, answer=answer, split=split)
-    if _is_label(field, facts.records):
-        return Roles(task="text_classification", text=text, answer=answer, split=split)
-    usual = next((name for name in ANSWERS if name in texts), text)
-    return Roles(task="text_completion", text=usual, answer=answer, split=split)
+    choices = options_of(texts, labels_of(field)) if is_label else {}
+    texts = [name for name in texts if name not in choices.values()]
+    if not texts:
+        return None
+    usual = next((name for name in texts if name.lower() in ANSWERS), None)
+    text = usual or max(texts, key=lambda name: _length(facts, name))
+    if not is_label:
+        return _completion(facts, text, answer)
+    return Roles(
+        task="text_classification",
+        text=text,
+        answer=answer,
+        split=split,
+        read=read_with(texts, text),
+        choices=choices,
+    )
+
+
+def _completion(facts: RecordsFacts, text: str, answer: str) -> Roles:
+    split = _split(facts)
+    names = [one.name for one in facts.fields if one.name not in (split, answer) and _differs(one)]
+    read = read_with([*dict.fromkeys([*names, text])], text)
+    return Roles(task="text_completion", text=text, answer=answer, split=split, read=read)
 
 
 def task_document(
@@ -145,11 +174,12 @@ def task_document(
     elif roles.task == "image_classification":
         task |= {"image_field": roles.text, "label": {"field": roles.answer}}
     else:
-        task["prompt"] = "\n".join(f"{{{name}}}" for name in read_fields(facts, roles)) + ASKS
+        task["prompt"] = prompt_of(roles, by_head=by_head)
     if roles.task == "text_classification" and by_head:
         task |= {"label": {"field": roles.answer}, "score": "head"}
     elif roles.task == "text_classification":
         words = {value: literal(word_of(value)) for value in labels_of(answer)}
+        words |= {label: f" {{{name}}}" for label, name in roles.choices.items()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     elif roles.task == "text_completion":
         task["answer"] = {"field": roles.answer}
@@ -160,9 +190,28 @@ def task_document(
     task["splits"] = (
         {"field": roles.split}
         if roles.split
-        else {"validation": 0.1, "test": 0.2, "by": cluster or roles.text}
+        else {"validation": 0.1, "test": 0.2, "by": cluster or _most_varied(facts, roles)}
     )
     return task
+
+
+def prompt_of(roles: Roles, *, by_head: bool = False) -> str:
+    """Return the prompt of a task; a head reads the choices in it."""
+    lines = [f"{{{name}}}" for name in roles.read or (roles.text,)]
+    if by_head:
+        lines += [f"{literal(label)}. {{{name}}}" for label, name in roles.choices.items()]
+    return "\n".join(lines) + ASKS
+
+
+def _most_varied(facts: RecordsFacts, roles: Roles) -> str:
+    """Return the text, or another read field if texts differ too little."""
+    sizes: dict[str, float] = {}
+    for name in (roles.text, *roles.read):
+        field = facts.field(name)
+        assert field is not None
+        sizes[name] = _group_size(field, facts.records)
+    enough = (name for name, size in sizes.items() if facts.records >= FEWEST_GROUPS * size)
+    return next(enough, min(sizes, key=lambda name: sizes[name]))
 
 
 def proposed_cluster(facts: RecordsFacts, roles: Roles) -> str | None:
@@ -237,8 +286,9 @@ def limits_in_bytes(
         own = min(answer_in_bytes(text.conversations), LONGEST_ANSWER, most - 1)
         return {"longest": min(needed, most), "answer": own}
     words = [len(word_of(value).encode()) for value in labels_of(answer)]
+    words += [_length_of(facts, name) + 1 for name in roles.choices.values()]
     own = max(words) if roles.task == "text_classification" else answer.longest + 1
-    read = [one.longest for one in map(facts.field, read_fields(facts, roles)) if one is not None]
+    read = [_length_of(facts, name) for name in roles.read]
     needed = max(4, fixed + sum(read) + len(read) - 1 + own)
     limits: dict[str, JsonValue] = {
         "longest": min(needed, most),
@@ -268,16 +318,11 @@ def labels_of(field: FieldFacts) -> tuple[str, ...]:
     return tuple(counted_labels(field))
 
 
-def read_fields(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
-    """Return the fields that the prompt has: the text, and what belongs to it."""
-    usual = next((name for name in BESIDE if name == roles.text.lower()), None)
-    beside = BESIDE.get(usual or "", ())
-    others = (
-        one.name
-        for one in facts.fields
-        if one.name.lower() in beside and one.name not in (roles.answer, roles.split)
-    )
-    return (roles.text, *(name for name in others if facts.field(name)))
+def _length_of(facts: RecordsFacts, name: str) -> int:
+    """Return the bytes of the longest value of a field."""
+    field = facts.field(name)
+    assert field is not None
+    return field.longest
 
 
 def _length(facts: RecordsFacts, name: str) -> int:
@@ -313,6 +358,13 @@ def _is_label(field: FieldFacts, records: int) -> bool:
         and len(field.values or ()) < max(records, 3)
         and max(len(literal(word_of(value))) for value in values) <= LONGEST_WORD
     )
+
+
+def _is_text(field: FieldFacts, records: int) -> bool:
+    """Return True for texts that differ and are no short numbers."""
+    missed = {one.form for one in field.missed_forms or ()}
+    is_number = "number" not in missed and (field.total_bytes or 0) <= SHORT * records
+    return _differs(field) and not is_number and not is_no_text(field.name)
 
 
 def _differs(field: FieldFacts) -> bool:

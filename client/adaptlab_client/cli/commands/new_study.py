@@ -282,7 +282,8 @@ def _file_with_fields(
     if roles.task == "chat_completion":
         say(f"The task is {roles.task}: {roles.text} is read, and its last turn answered.")
     else:
-        say(f"The task is {roles.task}: {roles.text} is read, and {roles.answer} answered.")
+        verb = "are" if len(roles.read) > 1 else "is"
+        say(f"The task is {roles.task}: {roles.title} {verb} read, and {roles.answer} answered.")
     task: JsonObject = {"name": roles.task, "dataset": file.facts.name}
     return _Subject(file.facts.name, task, file, roles)
 

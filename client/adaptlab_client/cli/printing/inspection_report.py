@@ -84,7 +84,7 @@ def _answer(report: Inspection) -> str:
         )
     answer = "label" if report.roles.task == "text_classification" else "answer"
     return (
-        f"{known} The task that fits is {report.roles.task}, with {report.roles.text} as the text "
+        f"{known} The task that fits is {report.roles.task}, with {report.roles.title} as the text "
         f"and {report.roles.answer} as the {answer}."
     )
 
