@@ -107,7 +107,7 @@ def test_without_a_terminal_the_missing_options_are_named(folder: Path):
     [
         (("reviews.csv", "--base", "nope"), "There is no base model 'nope'"),
         (("reviews.csv", "--methods", "lora,suffix_tuning"), "texts differ in length"),
-        (("reviews.csv", "--methods", "lorra"), "There is no method 'lorra'. Methods: lora"),
+        (("reviews.csv", "--methods", "lorra"), "There is no method 'lorra'. Take one of lora"),
         (("reviews.csv", "--methods", " , "), "Nothing is chosen"),
         (("reviews.csv", "--budgets", "many"), "'many' is not a budget"),
         (("reviews.csv", "--budgets", "0"), "'0' is not a budget"),

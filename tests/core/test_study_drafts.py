@@ -19,6 +19,7 @@ from adaptlab.studies.study_drafts import (
     StudyDraft,
     free_name,
     matched_budget,
+    new_base_for_texts,
     task_of_file,
 )
 from adaptlab.text.fitting import roles_of, roles_with, task_document
@@ -85,6 +86,20 @@ def test_any_field_can_be_the_answer(tmp_path_factory: pytest.TempPathFactory):
     assert (backwards.task, backwards.text) == ("text_completion", "thing")
     assert task_document(facts, backwards)["answer"] == {"field": "text"}
     assert roles_with(facts, "nothing") is None
+
+
+@pytest.mark.parametrize("fields", ["text,label", "subject,body,label", "text,A,B,label"])
+def test_a_new_base_reads_whole_items(fields: str, tmp_path: Path):
+    names = fields.split(",")
+    file = tmp_path / "mine.csv"
+    rows = [",".join([*(f"{name} of {n}" for name in names[:-1]), "AB"[n % 2]]) for n in range(300)]
+    file.write_text("\n".join([fields, *rows]))
+    own = measured(file, "csv")
+    roles = own.roles()
+    assert roles is not None
+    task = task_of_file(own, roles, new_base_for_texts(own.facts, roles, 5)).spec["task"]
+    assert isinstance(task, dict)
+    assert "if_longer" not in task["tokens"]
 
 
 @pytest.mark.parametrize(("longest", "shown"), [(40, 8), (900, 4), (10_000, None)])

@@ -113,7 +113,8 @@ def _with_limits(
 def _beside(roles: Roles, columns: Mapping[str, Column], *, in_bytes: bool) -> int:
     """Return the most tokens of a prompt besides its text."""
     others = [name for name in roles.read if name != roles.text]
-    return len(ASKS) + sum(one.most for one in _spreads(columns, others, in_bytes=in_bytes))
+    spreads = _spreads(columns, others, in_bytes=in_bytes)
+    return len(ASKS) + sum(one.most + 1 for one in spreads)  # each on a line
 
 
 def _spreads(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from itertools import chain, count
 from typing import TYPE_CHECKING, Self, cast
 
@@ -21,7 +22,7 @@ from adaptlab.specs.budget import check_method
 from adaptlab.specs.model_shapes import family_shape
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import PretrainSpec
-from adaptlab.text.fitting import LONGEST_ANSWER, Roles
+from adaptlab.text.fitting import ASKS, LONGEST_ANSWER, Roles, limits_in_bytes
 
 if TYPE_CHECKING:
     from adaptlab.inspection.file_inspection import MeasuredFile
@@ -240,9 +241,11 @@ def new_base_for_texts(facts: RecordsFacts, roles: Roles, seeds: int) -> DraftBa
             f"pretrained on texts of at most {LONGEST_ANSWER - 1}. Import a model with `adaptlab "
             "base-models import`, and give its name."
         )
-    # Room for the longest record in both directions, with line feed and end.
+    # Room for the longest record in both directions, with line feed, both ends and the prompt.
     answers = min(answer.longest, LONGEST_ANSWER)
-    context = -(-(longest + answers + 7) // MULTIPLE) * MULTIPLE
+    limits = limits_in_bytes(facts, roles, len(ASKS) + 4, LONGEST_ITEM)
+    needed = max(longest + answers + 7, cast("int", limits["longest"]))
+    context = -(-needed // MULTIPLE) * MULTIPLE
     task: dict[str, JsonValue] = {
         "name": "text_completion",
         "dataset": facts.name,
@@ -326,7 +329,8 @@ def check_methods(
     listed = served or METHODS.names()
     for name in names:
         if name not in listed:
-            raise NoDraft(f"There is no method {name!r}. Methods: {', '.join(listed)}.")
+            near = get_close_matches(name, listed, cutoff=0.4) or listed
+            raise NoDraft(f"There is no method {name!r}. Take one of {', '.join(near)}.")
         method = _method(name)
         if method is None:
             continue
