@@ -8,9 +8,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke, command_line
-from tests.making import BASE, a_base_model, a_job, an_adapt_document
+from tests.making import BASE, a_base_model, a_job, a_principal, an_adapt_document
 
+from adaptlab.plugins.dataset import Triple
 from adaptlab_client.cli.exits import ExitCode
+from adaptlab_services.models import datasets
+from adaptlab_services.models.datasets import NewDataset
 
 TWINS = [UUID(f"0197c0de-0000-7000-8000-00000000000{number}") for number in (1, 2)]
 NOBODY = "http://127.0.0.1:1"
@@ -103,6 +106,36 @@ def test_the_message_alone_is_enough(
     assert len(done.stderr) < 700
 
 
-def test_a_mistyped_name_is_told_the_nearest(told_by: Address, monkeypatch: pytest.MonkeyPatch):
-    done = command_line(told_by, monkeypatch)("base-models", "show", "tiny-srot")
-    assert f"There is no base model 'tiny-srot'. Did you mean '{BASE}'?" in done.stderr
+WORD = Triple("ant", "Ameise", "hormiga")
+
+
+@pytest.mark.parametrize(
+    ("command", "nearest"),
+    [
+        ("base-models show tiny-srot", BASE),
+        ("methods lorra", "lora"),
+        ("recipes show petrov2024/tabel-1", "petrov2024/table-1"),
+        ("datasets show animls", "animals"),
+    ],
+)
+def test_a_mistyped_name_is_told_the_nearest(
+    command: str,
+    nearest: str,
+    told_by: Address,
+    shared_sessions: sessionmaker[Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if "datasets" in command:
+        with shared_sessions.begin() as session:
+            datasets.upload(
+                session, a_principal(session), NewDataset(name="animals", triples=(WORD,))
+            )
+    done = command_line(told_by, monkeypatch)(*command.split())
+    assert f"Did you mean '{nearest}'" in done.stderr
+
+
+def test_a_folder_of_this_machine_is_uploaded_first(
+    told_by: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = command_line(told_by, monkeypatch)("base-models", "import", "own", "./models/own")
+    assert "`adaptlab model-folders upload own ./models/own`" in done.stderr

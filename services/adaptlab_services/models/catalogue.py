@@ -106,7 +106,7 @@ class _Description(TypedDict):
 
 def _find(registry: Registry[E], name: str) -> E:
     if name not in registry.names():
-        raise Absent(registry.kind, name)
+        raise Absent(registry.kind, name, registry.names())
     return registry.get(name)
 
 

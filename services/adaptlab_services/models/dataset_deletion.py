@@ -128,7 +128,7 @@ def _place(session: Session, name: str) -> _Place:
     places = [_Place(*row) for row in rows]
     place = datasets.nearest(session, [(one.project_id, one.shared_from, one) for one in places])
     if place is None:
-        raise Absent("dataset", name)
+        raise Absent("dataset", name, session.scalars(select(Dataset.name)).all())
     return place
 
 

@@ -267,7 +267,7 @@ def get(session: Session, name: str) -> DatasetView:
     rows = session.execute(whole.where(Dataset.name == name)).all()
     row = nearest(session, [(one.Dataset.project_id, one.Dataset.shared_from, one) for one in rows])
     if row is None:
-        raise Absent("dataset", name)
+        raise Absent("dataset", name, session.scalars(select(Dataset.name)).all())
     shared = shared_with(session, row.Dataset.project_id, name)
     return _view(*row, values=row.Dataset.field_values, shared=shared)
 

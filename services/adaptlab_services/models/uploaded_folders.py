@@ -251,7 +251,7 @@ def get(session: Session, name: str) -> ModelFolderView:
     rows = session.execute(_rows().where(UploadedFolder.name == name)).all()
     row = access.nearest(session, [(one.UploadedFolder.project_id, one) for one in rows])
     if row is None:
-        raise Absent(KIND, name)
+        raise Absent(KIND, name, session.scalars(select(UploadedFolder.name)).all())
     return _views(session, [row])[0]
 
 

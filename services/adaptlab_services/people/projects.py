@@ -147,7 +147,8 @@ def _seen(rights: Access) -> Select[Project]:
 def _row(session: Session, rights: Access, name: str) -> Project:
     row = session.scalars(_seen(rights).where(Project.name == name)).one_or_none()
     if row is None:
-        raise Absent("project", name)
+        names = session.scalars(_seen(rights)).all()
+        raise Absent("project", name, [one.name for one in names])
     return row
 
 

@@ -14,7 +14,7 @@ HERE = "/documents"
 def document_page(name: str) -> dict[str, object]:
     """Return the values of the template; raise `Absent`."""
     if name not in documents():
-        raise Absent("document", name)
+        raise Absent("document", name, [*documents()])
     text = documents()[name]()
     return {"title": title_of(name), "text": Markup(_html(text, name))}  # noqa: S704 - escaped there
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptlab_client.cli import suggestions
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.groups import group
 from adaptlab_client.cli.printing.fetches import COLUMNS as FETCH_COLUMNS
 from adaptlab_client.cli.printing.fetches import fetch_progress
@@ -65,6 +66,11 @@ def import_model(
 
     The server fetches a model of a hub first, and then submits the import.
     """
+    if folder.startswith(("/", ".", "~")):
+        raise UsageError(
+            f"{folder} is a folder of this machine. `adaptlab model-folders upload {name} "
+            f"{folder}` sends it; then import uploaded/{name}."
+        )
     members: dict[str, object] = {} if queue is None else {"resources": {"queue": queue}}
     with open_client(context) as client:
         if folder.startswith("hub:"):

@@ -116,8 +116,9 @@ def _fetched(
         return client.comparisons.study(
             study, level=level, margin=margin, on_progress=_say_progress
         )
-    except NotFound:
-        if not or_job:
+    except NotFound as error:
+        near = "Did you mean" in error.problem.detail
+        if not or_job or near:
             raise
     try:
         return client.comparisons.jobs(
