@@ -106,7 +106,7 @@ def test_the_message_alone_is_enough(
     assert len(done.stderr) < 700
 
 
-WORD = Triple("ant", "Ameise", "hormiga")
+WORDS = (Triple("ant", "Ameise", "hormiga"), Triple("cat", "Katze", "gato"))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_mistyped_name_is_told_the_nearest(
     if "datasets" in command:
         with shared_sessions.begin() as session:
             datasets.upload(
-                session, a_principal(session), NewDataset(name="animals", triples=(WORD,))
+                session, a_principal(session), NewDataset(name="animals", triples=WORDS)
             )
     done = command_line(told_by, monkeypatch)(*command.split())
     assert f"Did you mean '{nearest}'" in done.stderr
