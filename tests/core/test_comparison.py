@@ -5,10 +5,12 @@ It has cells, pairs, curves, crossings, the cheapest, and warnings.
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.core.scoring import drawn, scores
+from tests.texts import COMPLETION, reviews, stored, without
 
 from adaptlab.comparisons.base_learned import OwnScore, base_warning
 from adaptlab.comparisons.comparability import SettingDifference
@@ -255,3 +257,12 @@ def test_the_tasks_of_a_mixture_count_together_because_no_model_can_do_all():
     assert of_a_base((ascending, 0.3), (descending, 0.6)) is None
     assert of_a_base((ascending, 0.1), (descending, 0.2)) is not None
     assert of_a_base() is None
+
+
+def test_texts_need_not_be_written_word_for_word(tmp_path: Path):
+    """A base that has learned a language writes other texts than a record has."""
+    read = stored(tmp_path, reviews(200)).task
+    task = read(without(COMPLETION, metric="perplexity"))
+    assert base_warning("base", [OwnScore(task=task, accuracy=0.0)]) is None
+    exact = read(without(COMPLETION))
+    assert base_warning("base", [OwnScore(task=exact, accuracy=0.0)]) is not None

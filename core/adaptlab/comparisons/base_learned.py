@@ -28,8 +28,10 @@ def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning 
     """Return a warning if the base has not learned its own tasks.
 
     `own` has one score per task of the base. A mixture gives no cue to which of its tasks is
-    meant, so no model can do all of them, and their scores are added up.
+    meant, so no model can do all of them, and their scores are added up. Answers that are judged
+    by a metric of texts, such as perplexity, are rarely right word for word, and are not judged.
     """
+    own = [one for one in own if _asks_for_right_answers(one.task)]
     if not own:
         return None
     accuracy = min(1.0, math.fsum(one.accuracy for one in own))
@@ -48,3 +50,8 @@ def base_warning(base_model: str, own: Sequence[OwnScore]) -> ComparisonWarning 
         "the base model. Pretrain it for more steps or at another learning rate."
     )
     return ComparisonWarning(kind="base_not_learned", text=text)
+
+
+def _asks_for_right_answers(task: AnyTask) -> bool:
+    metric = task.own_metric()
+    return metric is None or metric.needs == "labels"

@@ -251,6 +251,7 @@ def new_base_for_texts(facts: RecordsFacts, roles: Roles, seeds: int) -> DraftBa
         "dataset": facts.name,
         "prompt": f"{{{roles.answer}}}\n",
         "answer": {"field": roles.text},
+        "metric": "perplexity",
         "tokens": {"longest": context, "answer": longest, "if_longer": "cut"},
         "splits": {"validation": 0.1, "test": 0.2, "by": roles.text},
     }

@@ -117,7 +117,7 @@ def _fetched(
             study, level=level, margin=margin, on_progress=_say_progress
         )
     except NotFound as error:
-        near = "Did you mean" in error.problem.detail
+        near = "Did you mean" in str(error)
         if not or_job or near:
             raise
     try:
