@@ -21,9 +21,9 @@ from tests.comparing import Run, run_all
 from tests.making import a_base_model, a_study_document
 from tests.patience import LONG, nobody_listens
 
+from adaptlab.errors import TrackerRefused
 from adaptlab_answers.studies import StudyView
 from adaptlab_client import Client
-from adaptlab_client.errors import TrackerRefused
 from adaptlab_client.trackers.mlflow import MlflowServer
 from adaptlab_client.trackers.tensorboard import FILE, TensorBoardFolder
 from adaptlab_client.trackers.tracked_runs import tracked_runs
