@@ -1,7 +1,7 @@
-"""A board on the loopback address, for tests of what the server sends there."""
+"""A board on the loopback address, to which a server sends studies."""
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,11 +32,14 @@ class ServedBoard:
     asked: list[str] = field(default_factory=list)
     tokens: set[str | None] = field(default_factory=set)
     refusals: list[int] = field(default_factory=list)
+    before: Callable[[], object] | None = None
     message: str = "not now"
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request.url.path.rpartition("mlflow/")[2])
         self.tokens.add(request.headers.get("authorization"))
+        if self.before is not None:
+            self.before()
         if self.refusals:
             return httpx.Response(self.refusals.pop(0), json={"message": self.message})
         return self.board.answer(request)

@@ -1,4 +1,4 @@
-"""Trackers over HTTP: who may, which addresses, tokens, kills, real boards."""
+"""Trackers over HTTP: who may, addresses, tokens, kills, real boards."""
 
 import base64
 import logging

@@ -1,6 +1,7 @@
-"""Trackers: what the server sends to a lab's own board, when, and how often."""
+"""What the server sends to a lab's own board, when, and how often."""
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -14,14 +15,18 @@ from tests.comparing import Run, run_all
 from tests.making import a_base_model, a_project, a_study_spec
 from tests.patience import nobody_listens
 from tests.receiving import open_to_loopback
+from tests.watching import until
 
 from adaptlab_db.tables import BaseModel, TrackedStudy, Tracker
+from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 from adaptlab_services.trackers import due_studies
-from adaptlab_services.trackers.due_studies import NotHeld, Sending
+from adaptlab_services.trackers.due_studies import Sending, TrackerNotHeld
+from adaptlab_services.trackers.tracker_sender import TrackerSender
+from adaptlab_services.webhooks.relay import relay
 
 Sessions = sessionmaker[Session]
 
@@ -139,9 +144,9 @@ def test_a_killed_process_is_replaced_after_its_time_and_records_nothing(
     assert send_due(sessions, settings) == 0, "it may still send"
     in_time(sessions)
     assert send_due(sessions, settings) == 1
-    with sessions.begin() as session, pytest.raises(NotHeld):
+    with sessions.begin() as session, pytest.raises(TrackerNotHeld):
         due_studies.hold(session, killed.tracker_id, killed.number)
-    with sessions() as session, pytest.raises(NotHeld):
+    with sessions() as session, pytest.raises(TrackerNotHeld):
         due_studies.record(session, killed, Sending({}, None))
     assert len(once(board)) == RUNS
 
@@ -221,6 +226,33 @@ def test_trackers_get_the_studies_of_their_own_projects_alone(
     assert board.asked == []
     assert tracked(sessions).tracker_id != elsewhere
     assert "does not answer" in str(tracked(sessions).error)
+
+
+def test_a_silent_tracker_of_one_project_delays_no_other(
+    sessions: Sessions, settings: Settings, board: ServedBoard, ada: Principal
+) -> None:
+    answered = threading.Event()
+    with a_board() as silent:
+        silent.before = answered.wait
+        with sessions.begin() as session:
+            other = a_project(session, "other")
+            for number in range(3):
+                a_tracker(session, f"{silent.url}/{number}")
+            tracker = a_tracker(session, board.url, "other")
+        a_study(sessions, ada)
+        with sessions.begin() as session, access.inside(session, other):
+            a_base_model(session, project="other")
+            spec = a_study_spec(methods=["lora"], budgets=[64])
+            studies.create(session, ada, spec, Rules())
+        with sessions.begin() as session:
+            relay(session)
+        sender = TrackerSender(sessions, settings, 1.0)
+        until(lambda: sender.round() == 1 and len(once(board)) > 0, "the other project's study")
+        assert len(silent.asked) == 1, "of one project a study at a time"
+        answered.set()
+        sender.close()
+    with sessions() as session:
+        assert session.get_one(Tracker, tracker).sent_at is not None
 
 
 def test_nothing_is_sent_to_an_address_of_the_house(

@@ -1,4 +1,4 @@
-"""`/v1/trackers`: boards to which the server sends the studies of a project."""
+"""`/v1/trackers`: boards that get the studies of a project."""
 
 from typing import Annotated
 

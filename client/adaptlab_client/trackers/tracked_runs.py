@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def tracked_runs(client: "Client", study: StudyView) -> Iterator[TrackedRun]:
     """Yield the run of a study, then of its jobs that have begun, with seeds."""
-    return mapping.tracked_runs(ReadStudy(client, study.id), study)
+    return mapping.tracked_runs(ClientStudyResults(client, study.id), study)
 
 
-class ReadStudy:
+class ClientStudyResults:
     """What a client reads of a study; see `StudyResults`."""
 
     def __init__(self, client: "Client", study_id: UUID) -> None:

@@ -1,4 +1,4 @@
-"""Events for webhooks and trackers, written in the transaction of the change.
+"""Events for webhooks and trackers, written with the change itself.
 
 Without either in the project, nothing is written. `webhooks.relay` turns events into deliveries.
 """

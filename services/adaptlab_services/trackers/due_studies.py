@@ -1,4 +1,4 @@
-"""Studies that are due on a tracker: taken by one process at a time, and recorded.
+"""Studies that are due on a tracker, taken by one process at a time.
 
 A tracker gets one study at a time, because it could not tell two that create the same run at once.
 """
@@ -55,7 +55,7 @@ class Sending:
     error: str | None = None
 
 
-class NotHeld(Exception):
+class TrackerNotHeld(Exception):
     """The tracker was removed, or another process has taken it over."""
 
 
@@ -109,12 +109,12 @@ def claim(session: Session, busy: Collection[int] = ()) -> ClaimedStudy | None:
 
 
 def hold(session: Session, tracker_id: int, number: int) -> None:
-    """Hold a tracker for longer; raises `NotHeld`."""
+    """Hold a tracker for longer; raises `TrackerNotHeld`."""
     _change(session, tracker_id, number, next_attempt_at=func.clock_timestamp() + HOLD)
 
 
 def record(session: Session, claimed: ClaimedStudy, sending: Sending) -> None:
-    """Record the outcome of a sending; raises `NotHeld`."""
+    """Record the outcome of a sending; raises `TrackerNotHeld`."""
     now, row, tracker = func.clock_timestamp(), TrackedStudy, Tracker
     key = (claimed.tracker_id, claimed.number)
     if sending.error is None:
@@ -152,4 +152,4 @@ def _change(session: Session, tracker_id: int, number: int, **values: object) ->
         .execution_options(synchronize_session=False)
     )
     if changed.one_or_none() is None:
-        raise NotHeld
+        raise TrackerNotHeld

@@ -23,7 +23,7 @@ PAGE = 100
 """Jobs or results that are read at once."""
 
 
-class ReadStudy:
+class ServerStudyResults:
     """What the server reads of a study; see `StudyResults`.
 
     Args:

@@ -25,8 +25,8 @@ from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies import studies
 from adaptlab_services.trackers import due_studies
-from adaptlab_services.trackers.due_studies import ClaimedStudy, NotHeld, Sending
-from adaptlab_services.trackers.study_results import ReadStudy
+from adaptlab_services.trackers.due_studies import ClaimedStudy, Sending, TrackerNotHeld
+from adaptlab_services.trackers.study_results import ServerStudyResults
 from adaptlab_services.trackers.tracker_requests import TrackerRequests
 from adaptlab_services.trackers.trackers import place_of
 
@@ -76,7 +76,7 @@ class StudySending:
         self._sent = dict(claimed.sent)
 
     def run(self) -> None:
-        """Send the study and record the outcome; raises `NotHeld`."""
+        """Send the study and record the outcome; raises `TrackerNotHeld`."""
         sending = self._sending()
         with self._sessions.begin() as session:
             due_studies.record(session, self._claimed, sending)
@@ -94,7 +94,7 @@ class StudySending:
         except Interrupted:
             is_slow = not self._is_stopped() and self._sent == self._claimed.sent
             return Sending(self._sent, timedelta(0), SLOW if is_slow else None)
-        except (NotHeld, SQLAlchemyError):
+        except (TrackerNotHeld, SQLAlchemyError):
             raise
         except Exception:
             log.exception("study %s could not be read for a tracker", self._claimed.study_id)
@@ -115,7 +115,9 @@ class StudySending:
             place = place_of(claimed.project_id, claimed.kind, claimed.url)
             token = Seal.of(self._settings).open(claimed.sealed, place)
         rules = AddressRules.of(self._settings)
-        results = ReadStudy(self._sessions, self._comparisons, study, self._settings.public_url)
+        results = ServerStudyResults(
+            self._sessions, self._comparisons, study, self._settings.public_url
+        )
         runs = tracked_runs(results, study, dict(self._sent))
         with TrackerRequests(
             claimed.kind, claimed.url, token, rules, self._before_request

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from adaptlab_services.outages import is_outage
 from adaptlab_services.settings import Settings
 from adaptlab_services.trackers import due_studies
-from adaptlab_services.trackers.due_studies import ClaimedStudy, NotHeld
+from adaptlab_services.trackers.due_studies import ClaimedStudy, TrackerNotHeld
 
 if TYPE_CHECKING:
     from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
@@ -98,7 +98,7 @@ class TrackerSender:
             StudySending(
                 self._sessions, self._settings, self._runs(), claimed, self._closed.is_set
             ).run()
-        except NotHeld:
+        except TrackerNotHeld:
             log.info("tracker %d: removed, or taken over by another process", claimed.tracker_id)
         except SQLAlchemyError as error:
             if not is_outage(error):

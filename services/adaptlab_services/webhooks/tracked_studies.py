@@ -1,4 +1,4 @@
-"""Studies that trackers get: noted by what relays events, for the API to send."""
+"""Studies that trackers get, noted for the API to send."""
 
 from collections.abc import Collection
 from uuid import UUID

@@ -32,8 +32,9 @@ def add(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Have the server send all studies of the project to a tracker, as they run and end.
+    """Have the server send the project's studies to a tracker.
 
+    They are sent as they run and end, and those from before too.
     You must be an admin of the project. Studies wait while the tracker does not answer.
     """
     if kind not in KINDS:
@@ -49,7 +50,7 @@ def add(
 
 
 def list_trackers(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the trackers of projects in which you are an operator, with their last errors."""
+    """List the trackers of your projects, with their last errors."""
     with open_client(context) as client:
         print_list(client.trackers.list(), COLUMNS, _row, output)
 
