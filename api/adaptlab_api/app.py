@@ -53,6 +53,7 @@ from adaptlab_services.server.readiness import Readiness
 from adaptlab_services.server.stores import open_sessions
 from adaptlab_services.settings import Settings
 from adaptlab_services.studies.question_planner import QuestionPlanner
+from adaptlab_services.trackers.tracker_sender import TrackerSender
 from adaptlab_services.webhooks.courier import Courier
 
 THREADS = 20
@@ -211,12 +212,13 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
 
 def _threads(
     settings: Settings, sessions: sessionmaker[Session], bell: Bell
-) -> tuple[QuestionPlanner, Courier, Fetcher]:
+) -> tuple[QuestionPlanner, Courier, Fetcher, TrackerSender]:
     """Return what works apart from requests, not started yet."""
     return (
         QuestionPlanner(sessions, bell.ring, settings.question_seconds, settings.max_study_jobs),
         Courier(sessions, settings, settings.sweep_seconds),
         Fetcher(sessions, settings, bell.ring),
+        TrackerSender(sessions, settings, settings.sweep_seconds),
     )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adaptlab_client.resources.results import ResultQueries
     from adaptlab_client.resources.server import ServerStatus
     from adaptlab_client.resources.studies import Studies
+    from adaptlab_client.resources.trackers import Trackers
     from adaptlab_client.resources.uploads import Uploads
     from adaptlab_client.resources.webhooks import Webhooks
 
@@ -217,6 +218,13 @@ class Client:
         from adaptlab_client.resources.webhooks import Webhooks
 
         return Webhooks(self._connection)
+
+    @cached_property
+    def trackers(self) -> "Trackers":
+        """Boards to which the server sends studies."""
+        from adaptlab_client.resources.trackers import Trackers
+
+        return Trackers(self._connection)
 
     @cached_property
     def audit(self) -> "AuditLog":

@@ -149,10 +149,6 @@ class UnexpectedAnswer(AdaptlabError):
     """The answer is not that of an adaptlab server."""
 
 
-class TrackerRefused(AdaptlabError):
-    """A tracker that does not answer, or not as it should."""
-
-
 class SeveralMaps(AdaptlabError):
     """An array was requested, but there is not exactly one attention map."""
 

@@ -118,6 +118,10 @@ class BrokenBundle(AdaptlabError):
         self.detail = detail
 
 
+class TrackerRefused(AdaptlabError):
+    """A tracker that does not answer, or not as it should."""
+
+
 class BadSettings(AdaptlabError, ValueError):
     """Settings from the environment that are missing or cannot be used."""
 

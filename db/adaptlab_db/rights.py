@@ -28,14 +28,14 @@ _OF_API = {
     "rawd": """memberships browser_sessions idempotency_keys base_models datasets studies study_jobs
         study_shares artifacts artifact_chunks uploads upload_chunks uploaded_folders
         uploaded_folder_files training_states lease_artifacts comparison_results webhooks
-        webhook_events webhook_deliveries hub_fetches hub_tokens""",
+        webhook_events webhook_deliveries trackers tracked_studies hub_fetches hub_tokens""",
 }
 _OF_WORKER = {
     "r": """alembic_version projects datasets studies study_jobs uploaded_folders
-        uploaded_folder_files webhooks study_passes study_decisions""",
+        uploaded_folder_files webhooks trackers study_passes study_decisions""",
     "ra": "job_events",
     "rw": "jobs base_models",
-    "raw": "attempts attempt_counts claim_counts",
+    "raw": "attempts attempt_counts claim_counts tracked_studies",
     "rawd": """workers replicates metric_points evaluations job_metrics item_outcomes measures
         shown_items given_answers attention_maps attention_summaries checkpoints theory_reports
         training_states lease_artifacts artifacts artifact_chunks uploads upload_chunks

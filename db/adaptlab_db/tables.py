@@ -44,6 +44,7 @@ PASS_KINDS = ("sweep", "wider", "evidence")
 PASS_STATES = ("open", "done", "failed", "dropped")
 PROJECT_ROLES = ("reader", "submitter", "operator", "admin")
 WEBHOOK_FORMATS = ("json", "slack")
+TRACKER_KINDS = ("mlflow", "trackio")
 DELIVERY_STATES = ("pending", "delivered", "failed")
 ACTIVE_FETCH_STATES = ("pending", "running")
 FETCH_STATES = (*ACTIVE_FETCH_STATES, "succeeded", "failed", "cancelled")
@@ -860,7 +861,7 @@ class Webhook(Table):
 
 
 class WebhookEvent(Table):
-    """A change that webhooks may have to report, written in its transaction.
+    """A change for webhooks and trackers, written in its transaction.
 
     It is deleted when the deliveries that follow from it are written.
     """
@@ -913,6 +914,59 @@ class WebhookDelivery(Table):
     ended_at: Mapped[datetime | None]
     status: Mapped[int | None]
     error: Mapped[str | None]
+
+
+class Tracker(Table):
+    """A board to which the studies of a project are sent, one at a time.
+
+    The token is sealed. `claims` counts the sendings: only the latest one may record anything. The
+    next one may begin at `next_attempt_at`.
+    """
+
+    __tablename__ = "trackers"
+    __table_args__ = (
+        CheckConstraint(_one_of("kind", TRACKER_KINDS), name="kind"),
+        UniqueConstraint("project_id", "kind", "url", "experiment"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    kind: Mapped[str]
+    url: Mapped[str]
+    experiment: Mapped[str]
+    sealed: Mapped[bytes | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    claims: Mapped[int] = mapped_column(server_default="0")
+    failures: Mapped[int] = mapped_column(server_default="0")
+    next_attempt_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    sent_at: Mapped[datetime | None]
+
+
+class TrackedStudy(Table):
+    """A study on a tracker; `due_at` is null while the tracker has all of it.
+
+    `changes` counts what has happened to it, so that nothing is missed that happens while it is
+    sent. `sent` are the stamps of its ended jobs on the tracker, by id.
+    """
+
+    __tablename__ = "tracked_studies"
+    __table_args__ = (
+        Index("ix_tracked_studies_due", "tracker_id", "due_at",
+              postgresql_where=text("due_at IS NOT NULL")),
+    )  # fmt: skip
+
+    tracker_id: Mapped[int] = mapped_column(
+        ForeignKey("trackers.id", ondelete="CASCADE"), primary_key=True
+    )
+    study_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    changes: Mapped[int] = mapped_column(server_default="1")
+    due_at: Mapped[datetime | None] = mapped_column(server_default=func.clock_timestamp())
+    failures: Mapped[int] = mapped_column(server_default="0")
+    error: Mapped[str | None]
+    sent: Mapped[Json] = mapped_column(JSONB, server_default="{}")
 
 
 class HubFetch(Table):

@@ -58,6 +58,7 @@ from adaptlab_services.paging import LARGEST_PAGE_SIZE
 from adaptlab_services.people import tokens
 from adaptlab_services.people.idempotency import LONGEST_KEY
 from adaptlab_services.settings import Settings
+from adaptlab_services.trackers import trackers
 from adaptlab_services.webhooks import due_deliveries, sending, webhooks
 
 # Items of the task have 3 characters to sort and 3 sorted ones, of which the last is not read; the
@@ -178,6 +179,7 @@ def _stated(settings: Settings) -> dict[str, str]:
             f"{due_fetches.LONGEST_DELAY.seconds // 60} minutes, {due_fetches.MOST_FAILURES}"
         ),
         "webhooks per project": f"{webhooks.MOST_WEBHOOKS}",
+        "trackers per project": f"{trackers.MOST_TRACKERS}",
         "characters of a webhook's address": f"{addresses.LONGEST_URL:,}",
         "files of the server that one spec names": f"{task_files.MOST_FILES}",
         "characters of the path of a file below a dataset root": (f"{LONGEST_FILE:,}"),

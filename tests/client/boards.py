@@ -1,6 +1,7 @@
 """A board as MLflow keeps it, for tests of what is sent there."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -39,8 +40,13 @@ class Board:
 
     def _runs_search(self, body: Any, _: httpx.Request) -> Any:
         first = int(body.get("page_token", 0))
-        found = [*self.runs.values()][first : first + 2]
-        more = {"next_page_token": str(first + 2)} if first + 2 < len(self.runs) else {}
+        asked = re.fullmatch(r"tags.`adaptlab.id` LIKE '([\w-]+)%'", body["filter"])
+        assert asked is not None
+        runs = [
+            one for one in self.runs.values() if one["tags"]["adaptlab.id"].startswith(asked[1])
+        ]
+        found = runs[first : first + 2]
+        more = {"next_page_token": str(first + 2)} if first + 2 < len(runs) else {}
         shown = [
             {
                 "info": {"run_id": one["id"]},

@@ -189,6 +189,7 @@ def variables(
         "TOKEN": str(client.tokens.create("old").id),
         "FETCH": str(client.hub.fetch("there", "hub:lab/there").id),
         "WEBHOOK": str(client.webhooks.create("https://hooks.example.org/").id),
+        "TRACKER": str(client.trackers.add("mlflow", "https://mlflow.example.org").id),
         "SLURM_CLUSTER_NAME": "lab",
         "SLURM_JOB_ID": "4711",
     }
@@ -340,6 +341,7 @@ def test_whatever_is_printed_can_be_chosen() -> None:
         "base-models take-back",
         "model-folders delete",
         "webhooks delete",
+        "trackers remove",
         "hub remove-token",
     }
     assert set(known()) - printing == files | words_only

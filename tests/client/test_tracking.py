@@ -2,13 +2,7 @@
 
 import json
 import math
-import os
-import re
-import socket
 import sqlite3
-import subprocess
-import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,17 +13,18 @@ from tests.client.boards import RUNS, Board
 from tests.client.conftest import Invoke
 from tests.comparing import Run, run_all
 from tests.making import a_base_model, a_study_document
-from tests.patience import LONG, nobody_listens
+from tests.patience import nobody_listens
+from tests.real_boards import real_mlflow, real_trackio
 
+from adaptlab.errors import TrackerRefused
 from adaptlab_answers.studies import StudyView
 from adaptlab_client import Client
-from adaptlab_client.errors import TrackerRefused
 from adaptlab_client.trackers.mlflow import MlflowServer
 from adaptlab_client.trackers.tensorboard import FILE, TensorBoardFolder
 from adaptlab_client.trackers.tracked_runs import tracked_runs
 from adaptlab_client.trackers.trackio import TrackioServer
 
-SERVERS = Path(__file__).parents[2] / ".venv"
+__all__ = ["real_mlflow", "real_trackio"]  # found here by pytest
 
 
 @pytest.fixture
@@ -145,75 +140,6 @@ def test_the_command_says_what_it_wrote_and_why_not(
         nobody = invoke("studies", "track", study.name, "--mlflow", board)
     assert (nobody.exit_code, f"{board} does not answer" in nobody.stderr) == (69, True)
     assert invoke("studies", "track", study.name).exit_code == 2
-
-
-def started(log: Path, *command: str | Path, **changes: str) -> subprocess.Popen[bytes]:
-    with log.open("wb") as written:
-        return subprocess.Popen(
-            command, stdout=written, stderr=written, start_new_session=True,
-            env={**os.environ, **changes},
-        )  # fmt: skip
-
-
-def a_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-@pytest.fixture
-def real_mlflow(tmp_path: Path) -> Iterator[str]:
-    """MLflow's own server, if `make boards` has installed it."""
-    program = SERVERS / "mlflow/bin/mlflow"
-    if not program.exists():
-        pytest.skip("`make boards` installs the server")
-    port = str(a_free_port())
-    store = ("--backend-store-uri", f"sqlite:///{tmp_path / 'board.db'}")
-    place = ("--host", "127.0.0.1", "--port", port, "--workers", "1")
-    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    server = started(tmp_path / "log", program, "server", *store, *place, **quiet)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        waited_for(lambda: httpx.get(f"{address}/health").is_success)
-        yield address
-    finally:
-        os.killpg(server.pid, 15)
-        server.wait(30)
-
-
-SHOW = "import trackio; trackio.show(open_browser=False, block_thread=True, server_port={})"
-
-
-@pytest.fixture
-def real_trackio(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Trackio's own server and its folder, if `make boards` installed it."""
-    program, log = SERVERS / "trackio/bin/python", tmp_path / "log"
-    if not program.exists():
-        pytest.skip("`make boards` installs the server")
-    offline = {
-        "TRACKIO_DIR": str(tmp_path / "kept"),
-        "HF_HUB_OFFLINE": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    server = started(log, program, "-c", SHOW.format(a_free_port()), **offline)
-    try:
-        waited_for(lambda: "write_token=" in log.read_text())
-        (address,) = re.findall(r"http\S+write_token=[\w-]+", log.read_text())
-        yield address, tmp_path / "kept"
-    finally:
-        os.killpg(server.pid, 15)
-        server.wait(30)
-
-
-def waited_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 2 * LONG
-    while True:
-        try:
-            if holds():
-                return
-        except httpx.HTTPError:
-            pass
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.mark.long("real MLflow")

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg.errors import CheckViolation, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
-from sqlalchemy import delete, func, make_url, text, update
+from sqlalchemy import delete, func, make_url, select, text, update
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 from tests.ledgers import BY_THE_API, ledger_by
@@ -32,12 +32,13 @@ from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, 
 from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import AuditEntry, Table, Worker
+from adaptlab_db.tables import AuditEntry, Study, Table, Worker
 from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
 from adaptlab_services.people.tokens import authenticate
 from adaptlab_services.settings import Settings
+from adaptlab_services.webhooks.tracked_studies import note_changes
 from adaptlab_stack.first_token import first_token
 from adaptlab_worker.loop.storage_upkeep import StorageUpkeep
 
@@ -270,6 +271,8 @@ def test_workers_and_the_api_may_send_webhooks(
         TestClient(create_app(of_api), headers=header) as client,
     ):
         made = client.post("/v1/webhooks", json={"url": receiver.url}).json()
+        tracker = {"kind": "mlflow", "url": "http://127.0.0.1:9"}
+        assert client.post("/v1/trackers", json=tracker).status_code == 201
         assert client.post(f"/v1/webhooks/{made['id']}/test").status_code == 202
         study = client.post("/v1/studies", json=a_study_document(seeds=1)).json()["id"]
         assert client.post(f"/v1/studies/{study}/cancel").status_code == 200
@@ -287,10 +290,14 @@ def test_workers_and_the_api_may_send_webhooks(
                 session.execute(update(Worker).values(heartbeat_at=ago))
             with factory.begin() as session:
                 assert reap(session).lost_workers == 1
+            with factory.begin() as session:
+                note_changes(session, session.scalars(select(Study.id)).all())
             deliver(factory, of_worker)
         finally:
             close(factory)
         client.delete(f"/v1/webhooks/{made['id']}")
+        (tracked,) = client.get("/v1/trackers").json()["data"]
+        assert tracked["waiting"] == 1
     types = [one.message["type"] for one in receiver.received]
     assert sorted(types) == ["study.ended", "webhook.test", "worker.lost"]
 

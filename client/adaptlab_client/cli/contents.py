@@ -39,6 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "users": "people:users_application",
         "projects": "people:projects_application",
         "webhooks": "webhooks:application",
+        "trackers": "trackers:application",
         "audit": "audit:application",
     },
     "Server": {

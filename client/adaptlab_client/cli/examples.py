@@ -168,6 +168,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "webhooks deliveries": ("adaptlab webhooks deliveries $WEBHOOK --output csv",),
     "webhooks change": ("adaptlab webhooks change $WEBHOOK --event study.ended --disable",),
     "webhooks delete": ("adaptlab webhooks delete $WEBHOOK",),
+    "trackers add": (
+        "adaptlab trackers add mlflow https://mlflow.example.org --experiment lab",
+        "adaptlab trackers add trackio https://board.example.org --token - < token",
+    ),
+    "trackers list": ("adaptlab trackers list",),
+    "trackers remove": ("adaptlab trackers remove $TRACKER",),
     "users change": ("adaptlab users change grace --inactive",),
     "server health": ("adaptlab server health",),
     "server capabilities": ("adaptlab server capabilities --output json",),

@@ -54,7 +54,7 @@ def exit_code(error: Exception) -> ExitCode:
         ((core.BadModelFolder, core.BadAdapter), ExitCode.INVALID_FILE),
         (client.FetchFailed, ExitCode.JOB_FAILED),
         (client.ServerStarting, ExitCode.TEMPORARY),
-        ((client.ServerUnreachable, client.NoServer, client.TrackerRefused), ExitCode.UNREACHABLE),
+        ((client.ServerUnreachable, client.NoServer, core.TrackerRefused), ExitCode.UNREACHABLE),
         (
             (client.ServerUnavailable, client.TooManyRequests, client.DigestMismatch),
             ExitCode.TEMPORARY,

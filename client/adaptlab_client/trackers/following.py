@@ -2,37 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from adaptlab.errors import TrackerRefused
 from adaptlab_answers.studies import StudySummary
+from adaptlab_answers.trackers.board import Board
 from adaptlab_client.errors import (
     NotFound,
     ServerUnavailable,
     ServerUnreachable,
     TooManyRequests,
-    TrackerRefused,
 )
-from adaptlab_client.trackers.tracked_runs import TrackedRun, tracked_runs
+from adaptlab_client.trackers.tracked_runs import tracked_runs
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
 
 LONGEST_PAUSE = 600.0
 """Seconds between attempts, at most."""
-
-
-class Board(Protocol):
-    """Where runs are sent; what is there is not doubled.
-
-    Attributes:
-        place: its address or folder.
-    """
-
-    place: str
-
-    def send(self, runs: Iterable[TrackedRun]) -> int:
-        """Send runs; return their number."""
-        ...
 
 
 class Following:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from adaptlab_client.trackers.tracked_runs import TrackedRun
+from adaptlab_answers.trackers.tracked_runs import TrackedRun
 
 FILE = "events.out.tfevents.0.adaptlab"
 """A fixed name: a second export replaces the first instead of doubling its points."""

@@ -1,6 +1,6 @@
-"""Events for webhooks, written in the transaction of the change.
+"""Events for webhooks and trackers, written with the change itself.
 
-Without a webhook in the project, nothing is written. `webhooks.relay` turns events into deliveries.
+Without either in the project, nothing is written. `webhooks.relay` turns events into deliveries.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Insert, exists, insert, literal, select
 from sqlalchemy.orm import Session
 
-from adaptlab_db.tables import AttemptRow, Job, Study, Webhook, WebhookEvent, Worker
+from adaptlab_db.tables import AttemptRow, Job, Study, Tracker, Webhook, WebhookEvent, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
 
 Subject = type[Job] | type[Study]
@@ -48,5 +48,7 @@ def workers_lost(session: Session, worker_ids: Sequence[UUID]) -> None:
 
 def _of(subject: Subject, column: str, ids: Sequence[UUID]) -> Insert:
     has_webhook = exists().where(Webhook.project_id == subject.project_id, Webhook.enabled)
-    rows = select(subject.project_id, subject.id).where(subject.id.in_(ids), has_webhook)
+    has_tracker = exists().where(Tracker.project_id == subject.project_id)
+    rows = select(subject.project_id, subject.id).where(subject.id.in_(ids))
+    rows = rows.where(has_webhook | has_tracker)
     return insert(WebhookEvent).from_select(["project_id", column], rows)

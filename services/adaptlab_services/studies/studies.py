@@ -354,6 +354,7 @@ def _run(
         .values(skipped=[cell.model_dump(mode="json") for cell in plan.skipped])
     )
     study_jobs.write_bases(session, study_id, plan.base_models, bases.made)
+    webhook_events.study_changed(session, study_id)
     if spec.question is not None:
         return _ask(session, principal, study_id, plan, bases)
     assignment = study_jobs.assigned(session, plan, study_id)
@@ -363,7 +364,6 @@ def _run(
     queues = study_checks.write(session, principal, study_id, checks, ready)
     new = {job.spec.resources.queue for job in (*assignment.new, *checks.new)}
     quotas.check_jobs(session, principal.user_id, new | set(bases.queues))
-    webhook_events.study_changed(session, study_id)
     return tuple(dict.fromkeys((*bases.queues, *written.queues, *queues)))
 
 

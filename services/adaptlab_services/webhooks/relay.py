@@ -5,7 +5,7 @@ one transaction. So nothing is lost if a process dies, and the key of a delivery
 being reported twice.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from adaptlab_answers.webhooks import WebhookEventName
 from adaptlab_db.tables import Job, Study, StudyJob, Webhook, WebhookDelivery, WebhookEvent, Worker
 from adaptlab_services.studies.study_views import counted, study_state
+from adaptlab_services.webhooks import tracked_studies
 
 MOST_EVENTS = 200
 """Events that are read in one transaction."""
@@ -30,10 +31,11 @@ def relay(session: Session) -> int:
     if not events:
         return 0
     webhooks = _webhooks(session, {event.project_id for event in events})
+    studies = {event.id: _studies(session, event) for event in events}
     rows = [
         _delivery(webhook, name, key, subject)
         for event in events
-        for name, key, subject in _meanings(session, event)
+        for name, key, subject in _meanings(session, event, studies[event.id])
         for webhook in webhooks
         if webhook.project_id == event.project_id
         and name in webhook.events
@@ -41,6 +43,8 @@ def relay(session: Session) -> int:
     ]
     if rows:
         session.execute(insert(WebhookDelivery).on_conflict_do_nothing(), rows)
+    changed = {study.id for concerned in studies.values() for study in concerned}
+    tracked_studies.note_changes(session, changed)
     session.execute(
         delete(WebhookEvent)
         .where(WebhookEvent.id.in_([event.id for event in events]))
@@ -67,7 +71,7 @@ def _delivery(webhook: Webhook, name: str, key: str, subject: Subject) -> dict[s
 
 
 def _meanings(
-    session: Session, event: WebhookEvent
+    session: Session, event: WebhookEvent, studies: Sequence[Study]
 ) -> Iterator[tuple[WebhookEventName, str, Subject]]:
     """Yield what an event is for webhooks: name, key and subject."""
     if event.worker_id is not None:
@@ -76,7 +80,7 @@ def _meanings(
         yield "worker.lost", key, {"worker_id": worker.id}
     if event.job_id is not None:
         yield "job.ended", f"job:{event.job_id}", {"job_id": event.job_id}
-    for study in _studies(session, event):
+    for study in studies:
         if (key := _end_of(session, study)) is not None:
             yield "study.ended", key, {"study_id": study.id}
 

@@ -23,6 +23,11 @@ CONNECT_SECONDS = 5.0
 MOST_ADDRESSES = 4
 """Addresses of one name that are tried."""
 LONGEST_ERROR = 300
+FAILURES = (
+    *(httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError),
+    *(OSError, ValueError),  # also of TLS, of time-outs and of refused addresses
+)
+"""Errors of a request that got no answer."""
 _ADDRESS = re.compile(r"\(?'[0-9A-Fa-f.:%]+', \d+[^)]*\)?")
 
 
@@ -98,16 +103,8 @@ async def send(request: WebhookRequest, rules: AddressRules) -> DeliveryOutcome:
         rules.check_url(request.url)
         async with asyncio.timeout(TOTAL_SECONDS):
             status = await _status(request, rules)
-    except TimeoutError:
-        return DeliveryOutcome(None, f"The receiver did not answer within {TOTAL_SECONDS:g} s.")
-    except AddressRefused as error:
-        return DeliveryOutcome(None, str(error))
-    except NameUnknown as error:
-        return DeliveryOutcome(None, str(error))
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        return DeliveryOutcome(None, _words(error))
-    except (ssl.SSLError, OSError, ValueError) as error:
-        return DeliveryOutcome(None, _words(error))
+    except FAILURES as error:
+        return DeliveryOutcome(None, reason(error, TOTAL_SECONDS))
     if 200 <= status < 300:
         return DeliveryOutcome(status, None)
     more = " Redirects are not followed." if 300 <= status < 400 else ""
@@ -134,7 +131,12 @@ async def _status(request: WebhookRequest, rules: AddressRules) -> int:
         return answer.status
 
 
-def _words(error: Exception) -> str:
+def reason(error: Exception, seconds: float) -> str:
+    """Return in words why a request got no answer within its seconds."""
+    if isinstance(error, TimeoutError):
+        return f"The receiver did not answer within {seconds:g} s."
+    if isinstance(error, AddressRefused | NameUnknown):
+        return str(error)
     # Texts of the system name the address, which the name of an internal host does not show.
     text = _ADDRESS.sub("(…)", str(error)) or "without a reason"
     return f"The request failed ({type(error).__name__}): {text}"[:LONGEST_ERROR]

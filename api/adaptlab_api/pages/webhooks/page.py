@@ -14,6 +14,7 @@ from adaptlab_services.limits.addresses import AddressRules
 from adaptlab_services.people import access, projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
+from adaptlab_services.trackers import trackers
 from adaptlab_services.webhooks import webhooks
 from adaptlab_services.webhooks.webhooks import NewWebhook
 
@@ -87,6 +88,7 @@ def webhook_page(
     return {
         "parts": tuple(_part(session, rights, webhook) for webhook in listed.data),
         "cut": listed.next_page_token is not None,
+        "trackers": trackers.listed(session, rights).data,
         "form": form or WebhookForm(project=rights.project or ""),
         "projects": allowed,
         "meanings": MEANINGS,

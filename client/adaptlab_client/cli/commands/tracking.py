@@ -10,7 +10,7 @@ from adaptlab_client.cli.printing.terminal import inert, say
 from adaptlab_client.cli.session import open_client
 
 if TYPE_CHECKING:
-    from adaptlab_client.trackers.following import Board
+    from adaptlab_answers.trackers.board import Board
 
 
 def track(
