@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab.specs.resolved import datasets_of, readable
+from adaptlab.specs.resolved import datasets_of, readable, spec_digest
 from adaptlab.specs.spec import ModelFolder, ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
@@ -230,6 +230,12 @@ def _copy(session: Session, principal: Principal, job: Job, *, is_ready: bool) -
     It counts as the principal's own.
     """
     row = {column.name: getattr(job, column.name) for column in asked_columns()}
+    resolved = coming_folders.present(session, job.resolved_spec)
+    if resolved != ResolvedSpec.model_validate(job.resolved_spec):
+        row |= {
+            "resolved_spec": resolved.model_dump(mode="json"),
+            "spec_digest": spec_digest(resolved),
+        }
     row |= {
         "owner_id": principal.user_id,
         "project_id": job.project_id,

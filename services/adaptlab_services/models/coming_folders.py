@@ -18,16 +18,23 @@ from sqlalchemy.orm import Session
 
 from adaptlab.plugins.family import AnyFamily, Family
 from adaptlab.specs.resolved import spec_digest
-from adaptlab.specs.spec import UPLOADED, ModelFolder, ResolvedSpec
+from adaptlab.specs.spec import UPLOADED, EvaluationBase, ModelFolder, ResolvedSpec
 from adaptlab.weights.hub_name import HubName, HubOrigin
 from adaptlab.weights.model_file import ModelFile
 from adaptlab_answers.hub import HubPlan
-from adaptlab_db.job_states import LOST_STATES
-from adaptlab_db.tables import ACTIVE_FETCH_STATES, BaseModel, HubFetch, Job, UploadedFolder, User
+from adaptlab_db.tables import (
+    ACTIVE_FETCH_STATES,
+    BaseModel,
+    HubFetch,
+    Job,
+    Json,
+    UploadedFolder,
+    User,
+)
 from adaptlab_services.errors import StateConflict
 from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.transitions import Change, Moved, move
-from adaptlab_services.models import uploaded_folders
+from adaptlab_services.models import base_models, uploaded_folders
 from adaptlab_services.models.fetch_rows import active_of, insert_fetch, source_of
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
@@ -80,6 +87,12 @@ def begin(session: Session, principal: Principal, job_id: UUID, folder: ModelFol
     _check_free(session, name)
     members = {key: getattr(origin, key) for key in ("endpoint", "repository", "revision")}
     columns = {"project_id": project_id, "name": name, "commit": origin.commit, "job_id": job_id}
+    plan = _plan_at(session, origin)
+    if plan is not None:
+        columns |= {
+            "plan": plan.model_dump(mode="json"),
+            "bytes_total": sum(file.size_bytes for file in plan.files),
+        }
     insert_fetch(session, principal, members | columns)
 
 
@@ -110,6 +123,19 @@ def lost(session: Session, project_id: int, name: str, error: str) -> tuple[Move
     return _fail(session, [job.id for job in _waiting(session, project_id, name)], error)
 
 
+def _plan_at(session: Session, origin: HubOrigin) -> HubPlan | None:
+    """Return the newest plan of a model at a commit."""
+    found = session.scalars(
+        select(HubFetch.plan)
+        .where(HubFetch.endpoint == origin.endpoint, HubFetch.repository == origin.repository)
+        .where(HubFetch.commit == origin.commit, HubFetch.dataset.is_(None))
+        .where(func.jsonb_typeof(HubFetch.plan) == "object")
+        .order_by(HubFetch.created_at.desc())
+        .limit(1)
+    ).one_or_none()
+    return None if found is None else HubPlan.model_validate(found)
+
+
 def _plan_of(session: Session, name: HubName) -> Row[HubFetch, str] | None:
     """Return the fetch whose plan a name has now, with its owner's name."""
     return session.execute(
@@ -134,6 +160,29 @@ def _plan_of(session: Session, name: HubName) -> Row[HubFetch, str] | None:
         .order_by(HubFetch.plan_only, HubFetch.created_at.desc())
         .limit(1)
     ).one_or_none()
+
+
+def present(session: Session, resolved: Json) -> ResolvedSpec:
+    """Return a resolved spec with the present digests of models of the hub.
+
+    That of a job which ended while a model was being fetched has those of the plan.
+    """
+    document = ResolvedSpec.model_validate(resolved)
+    digests: dict[str, str] = {}
+    if document.base_model is not None and document.base_digest is not None:
+        base = base_models.facts(session, document.base_model)
+        if base.folder is not None and base.folder.origin is not None:
+            digests[document.base_digest] = base.digest
+    others: list[EvaluationBase] = []
+    for other in document.evaluation_bases:
+        base = base_models.facts(session, other.name)
+        if base.folder is not None and base.folder.origin is not None:
+            other = other.model_copy(update={"digest": base.digest, "folder": base.folder})
+        others.append(other)
+    for measured in document.adaptations if digests else ():
+        digests[measured.digest] = session.get_one(Job, measured.job).spec_digest
+    changed = document.model_copy(update={"evaluation_bases": tuple(others)})
+    return _replaced(changed.model_dump(mode="json"), digests)
 
 
 def _folder(path: str, name: HubName, row: HubFetch, owner: str, plan: HubPlan) -> ModelFolder:
@@ -197,14 +246,18 @@ def _resolve(job: Job, digests: Mapping[str, str], **members: Any) -> tuple[str,
 
     `digests` are those that changed, and `members` of any type are replaced.
     """
-    text = json.dumps(job.resolved_spec)
-    for before, after in digests.items():  # of 64 digits each, which are nothing else
-        text = text.replace(before, after)
-    document = ResolvedSpec.model_validate_json(text)
-    document = document.model_copy(update=members)
+    document = _replaced(job.resolved_spec, digests).model_copy(update=members)
     before, after = job.spec_digest, spec_digest(document)
     job.resolved_spec, job.spec_digest = document.model_dump(mode="json"), after
     return before, after
+
+
+def _replaced(document: Json, digests: Mapping[str, str]) -> ResolvedSpec:
+    """Return a resolved spec with other digests."""
+    text = json.dumps(document)
+    for before, after in digests.items():  # of 64 digits each, which are nothing else
+        text = text.replace(before, after)
+    return ResolvedSpec.model_validate_json(text)
 
 
 def _carry_on(
@@ -214,10 +267,9 @@ def _carry_on(
     digests: Mapping[str, str],
     folder: ModelFolder,
 ) -> None:
-    """Resolve again what names imports by their digests.
+    """Resolve again the waiting jobs that name imports by their digests.
 
-    Those are jobs that wait, and ones that ended before and may be retried; first adaptations, then
-    the theory checks that measure these.
+    First adaptations, then the theory checks that measure these.
     """
     names = select(BaseModel.name).where(BaseModel.job_id.in_([job.id for job in imports]))
     others = func.jsonb_array_length(Job.resolved_spec["evaluation_bases"]) > 0
@@ -225,9 +277,8 @@ def _carry_on(
     for kind in ("adapt", "theory"):
         query = (
             select(Job)
-            .where(Job.project_id == project_id, Job.kind == kind)
-            .where(Job.state.in_(("waiting", *LOST_STATES)))
-            .where(or_(Job.base_model.in_(names), others))
+            .where(Job.project_id == project_id, Job.kind == kind, Job.state == "waiting")
+            .where(or_(Job.base_model.in_(names), others, Job.kind == "theory"))
             .order_by(Job.id)
             .with_for_update()
         )
