@@ -208,3 +208,16 @@ def test_nothing_is_fetched_for_a_job_that_is_refused(lab: Lab) -> None:
         lab.submit(an_adaptation(an_import()) | {"task": TASK | {"length": 40}})
     with lab.sessions() as session:
         assert [one.plan_only for one in fetches.page(session).data] == [True]
+
+
+def test_a_cancelled_job_is_retried_on_the_model_that_is_here(lab: Lab) -> None:
+    """Its digests were those of the plan."""
+    document = an_adaptation(an_import())
+    job = lab.submit(document)
+    cancel(lab, job)
+    lab.attempt().run()
+    with lab.sessions.begin() as session:
+        retried = control.retry(session, lab.who, job.id).job
+    later = again(lab, document)
+    assert (retried.spec_digest, retried.state) == (later.spec_digest, "waiting")
+    assert lab.job(job).spec_digest == job.spec_digest != retried.spec_digest
