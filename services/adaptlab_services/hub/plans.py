@@ -1,4 +1,4 @@
-"""Plans of the models on a hub that a spec names, made before it is resolved."""
+"""Plans of the models on a hub that a spec names."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

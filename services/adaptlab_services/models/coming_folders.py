@@ -1,4 +1,4 @@
-"""Model folders that are fetched from a hub, and imports that wait for them.
+"""Model folders that a hub brings, and imports that wait for them.
 
 An import is resolved by the plan of a fetch: the configuration, the tokeniser's digest and the
 headers, read at the commit that is fetched. Only the samples of weights in the fingerprint are not
