@@ -17,6 +17,7 @@ from sqlalchemy import Row, func, or_, select
 from sqlalchemy.orm import Session
 
 from adaptlab.plugins.family import AnyFamily, Family
+from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolved import spec_digest
 from adaptlab.specs.spec import UPLOADED, EvaluationBase, ModelFolder, ResolvedSpec
 from adaptlab.weights.hub_name import HubName, HubOrigin
@@ -170,19 +171,26 @@ def present(session: Session, resolved: Json) -> ResolvedSpec:
     document = ResolvedSpec.model_validate(resolved)
     digests: dict[str, str] = {}
     if document.base_model is not None and document.base_digest is not None:
-        base = base_models.facts(session, document.base_model)
-        if base.folder is not None and base.folder.origin is not None:
-            digests[document.base_digest] = base.digest
+        base = _of_hub(session, document.base_model)
+        digests = {} if base is None else {document.base_digest: base.digest}
     others: list[EvaluationBase] = []
     for other in document.evaluation_bases:
-        base = base_models.facts(session, other.name)
-        if base.folder is not None and base.folder.origin is not None:
+        base = _of_hub(session, other.name)
+        if base is not None:
             other = other.model_copy(update={"digest": base.digest, "folder": base.folder})
         others.append(other)
     for measured in document.adaptations if digests else ():
         digests[measured.digest] = session.get_one(Job, measured.job).spec_digest
     changed = document.model_copy(update={"evaluation_bases": tuple(others)})
     return _replaced(changed.model_dump(mode="json"), digests)
+
+
+def _of_hub(session: Session, name: str) -> BaseModelFacts | None:
+    """Return a base model whose files are from a hub, None for others."""
+    if not base_models.is_taken(session, name):
+        return None
+    base = base_models.facts(session, name)
+    return base if base.folder is not None and base.folder.origin is not None else None
 
 
 def _folder(path: str, name: HubName, row: HubFetch, owner: str, plan: HubPlan) -> ModelFolder:
