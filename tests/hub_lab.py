@@ -1,23 +1,30 @@
 """A server's side of what it does with a hub, without its threads."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
+from pydantic import TypeAdapter
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab.specs.spec import AnySpec, JobSpec
 from adaptlab_answers.hub import HubFetchView
+from adaptlab_answers.jobs import JobView
 from adaptlab_db.tables import HubFetch
-from adaptlab_services.hub import fetches
+from adaptlab_services.hub import fetches, plans
 from adaptlab_services.hub.fetcher import Fetcher
 from adaptlab_services.hub.fetches import NewHubFetch
 from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_child import HubPatience
+from adaptlab_services.jobs import jobs
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
 REPO = "lab/tiny"
+_SPEC: TypeAdapter[AnySpec] = TypeAdapter(JobSpec)
 
 
 class Lab:
@@ -32,6 +39,32 @@ class Lab:
         new = NewHubFetch(name=name, source=source, **members)
         with self.sessions.begin() as session:
             return fetches.create(session, self.who, new, self.settings)[0]
+
+    def submit(self, document: Mapping[str, Any]) -> JobView:
+        """Submit a job as a request does, after the plan of its model."""
+        spec: AnySpec = _SPEC.validate_python(document)
+        with self.sessions.begin() as session:
+            sources = plans.sources_in(spec)
+            begun = plans.begin(session, self.who, sources, self.settings)
+        for _ in begun:
+            self.attempt().run()
+        with self.sessions.begin() as session:
+            return jobs.create(session, self.who, spec).job
+
+    def job(self, job: JobView) -> JobView:
+        with self.sessions() as session:
+            return jobs.get(session, job.id)
+
+    def base_job(self, job: JobView) -> JobView:
+        """The import that makes the base model of a job."""
+        assert job.links.base_job is not None
+        with self.sessions() as session:
+            return jobs.get(session, UUID(job.links.base_job.rpartition("/")[2]))
+
+    def fetches(self) -> list[HubFetchView]:
+        """The fetches that are no plans, newest first."""
+        with self.sessions() as session:
+            return [one for one in fetches.page(session).data if not one.plan_only]
 
     def attempt(self, patience: HubPatience | None = None) -> FetchAttempt:
         self.make_due()

@@ -22,10 +22,11 @@ class HubAccount(Value):
 
 
 class PlannedFile(Value):
-    """A file that is fetched."""
+    """A file that is fetched; `sha256` is known for those of a model."""
 
     name: str
     size_bytes: int
+    sha256: str | None = None
 
 
 class HubPlan(Value):
@@ -73,6 +74,21 @@ class HubDatasetPlan(Value):
     inspection: JsonObject | None = None
 
 
+class FetchProgress(Value):
+    """The fetch that a job waits for; the members are those of the fetch."""
+
+    id: UUID
+    source: str
+    commit: str | None
+    state: FetchState
+    bytes_done: int
+    bytes_total: int | None
+    seconds_left: float | None
+    next_attempt_at: Moment | None
+    error: str | None
+    link: Link
+
+
 class HubFetchLinks(Value):
     """Links of a fetch, and of what it leaves."""
 
@@ -91,7 +107,8 @@ class HubFetchView(Value):
     `dataset_plan` instead. A `pending` fetch
     that has failed before has the reason in `error`, by `code`, and goes on at `next_attempt_at`.
     `holder` is the process that works on it, and `seconds_left` an estimate. If `imports`, a
-    job that imports the model as the base model `name` follows, whose id is `job_id`. With
+    job that imports the model as the base model `name` follows, whose id is `job_id`; before, that
+    is the waiting job for which the fetch was begun. With
     `plan_only`, it ends with the plan. With a `checkpoint_id`, it is a push: that adapter is
     written to the repository, in the commit `commit`.
     """

@@ -8,6 +8,7 @@ from adaptlab.specs.budget import BudgetVector
 from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.values import Value
 from adaptlab_answers.documents import JsonObject
+from adaptlab_answers.hub import FetchProgress
 from adaptlab_answers.links import Link
 from adaptlab_answers.moments import Moment
 
@@ -173,7 +174,8 @@ class JobView(JobSummary):
     `spec` is the request without defaults, and can be posted again. In `resolved_spec`, every
     `auto` is replaced by a value.
     `budget` is an alias of `resolved_spec.budget`, and `trainable_parameters` in both is an alias
-    of the job's own member of that name.
+    of the job's own member of that name. `fetch` is the fetch that a waiting job waits for, or that
+    its base model waits for; it is null in lists.
     """
 
     # A stored spec is returned as accepted and never validated again, because limits change.
@@ -181,6 +183,7 @@ class JobView(JobSummary):
     resolved_spec: ResolvedSpec
     budget: BudgetVector
     links: JobLinks
+    fetch: FetchProgress | None = None
 
 
 class Preview(Value):

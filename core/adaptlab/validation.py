@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from adaptlab.errors import Problem
 from adaptlab.schema_names import names_at
-from adaptlab.wording import UNKNOWN, demand, sentence
+from adaptlab.wording import UNKNOWN, demand, sentence, spelling
 
 Schema = Callable[[], Mapping[str, object]]
 
@@ -67,6 +67,8 @@ def _problem(
         allowed = () if schema is None else names_at(schema(), first["loc"][:-1])
     near = get_close_matches(sought, allowed, n=3, cutoff=0.6) if isinstance(sought, str) else ()
     text = error_text(name, errors)
+    if isinstance(sought, str) and (written := spelling(sought, allowed)) is not None:
+        text = f"{text} {written}."
     detail = text[0].upper() + text[1:] if text.startswith("there ") else text
     return Problem(place, first["type"], detail, allowed, tuple(near))
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pydantic_core import ErrorDetails
 
@@ -43,11 +43,20 @@ _KINDS: Mapping[str, str] = {
 }
 _IN_JSON: Mapping[str, str] = {"True": "true", "False": "false", "None": "null"}
 """The only values that a member can have, as Python and as JSON write them."""
+_FOLDER = "folder", "Write folder: hub:ORGANISATION/NAME@REVISION"
+_SPELLINGS: Mapping[str, tuple[str, str]] = {"hub": _FOLDER, "revision": _FOLDER}
+"""Members that other tools have, by name, with the member of the same place that says it here."""
 UNKNOWN = "unknown_"
 """The first part of the codes of a registry's errors, whose messages are sentences."""
 MOST_OF_A_VALUE = 40
 """Characters of a wrong value that a message quotes."""
 _LENGTH = re.compile(r"\w+ should have (at (?:least|most) \d+ (?:character|item)s?)")
+
+
+def spelling(name: str, allowed: Collection[str]) -> str | None:
+    """Return how to write an unknown member where others are allowed."""
+    member, text = _SPELLINGS.get(name, ("", ""))
+    return text if member in allowed else None
 
 
 def demand(error: ErrorDetails) -> str | None:

@@ -140,8 +140,8 @@ def test_what_was_not_fetched_and_a_closed_server_say_what_to_do(
 ) -> None:
     spec = {"kind": "import", "name": "tiny", "folder": "hub:lab/other"}
     refused = server.post("/v1/jobs", json=spec).json()["errors"][0]
-    assert (refused["code"], refused["pointer"]) == ("not_fetched", "/folder")
-    assert "adaptlab base-models import NAME hub:lab/other@main" in refused["detail"]
+    assert (refused["code"], refused["pointer"]) == ("absent", "/folder")
+    assert "has no model lab/other, or you may not see it" in refused["detail"]
     for source in ("hub:../x", "hub:a/b/c", "hub:lab/x@../y", "hub:", "hub:lab/x.git"):
         answer = server.post("/v1/hub-fetches", json={"name": "x", "source": source})
         assert answer.json()["errors"][0]["code"] == "bad_hub_name", source

@@ -42,12 +42,13 @@ from adaptlab_services.comparisons import (
     comparisons,
     plot_drawing,
 )
-from adaptlab_services.hub import due_fetches, fetcher, fetches
+from adaptlab_services.hub import due_fetches, fetcher
 from adaptlab_services.hub.hub_child import HubPatience
 from adaptlab_services.jobs import batch_tokens
 from adaptlab_services.leases import lease_views
 from adaptlab_services.limits import addresses
 from adaptlab_services.models import (
+    fetch_rows,
     records_process,
     task_files,
     token_checks,
@@ -171,7 +172,7 @@ def _stated(settings: Settings) -> dict[str, str]:
         "body: one chunk of an upload": f"{body_limit.MOST_CHUNK_BYTES:,} bytes",
         "body: the sign-in form": f"{body_limit.MOST_FORM_BYTES:,} bytes",
         "fetches from a hub: active per user, at once per API": (
-            f"{fetches.MOST_ACTIVE}, {fetcher.MOST_AT_ONCE}"
+            f"{fetch_rows.MOST_ACTIVE}, {fetcher.MOST_AT_ONCE}"
         ),
         "a fetch: silence, least rate, pause, attempts in vain": (
             f"{HubPatience().silent_seconds:.0f} s, "

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 from tests.folders import WEIGHTS, a_model_folder
+from tests.hub_holding import holding_at
 from tests.hub_lab import REPO, Lab
 from tests.hub_server import COMMIT, OTHER, Handler, Hub, a_hub
 from tests.watching import until
@@ -472,32 +473,6 @@ def test_a_killed_fetch_goes_on_after_its_last_chunk(
     starts = [one.start for one in hub.asked[asked:] if one.host == "cdn"]
     assert starts == [0, stored]  # the header, and the rest
     assert (lab.count(Upload), lab.count(Artifact), lab.count(UploadedFolder)) == (0, 2, 1)
-
-
-def holding_at(
-    place: int, reached: threading.Event, over: threading.Event
-) -> Callable[[Handler], bool]:
-    """Answer the bytes up to a place, and no more."""
-
-    def change(handler: Handler) -> bool:
-        content = handler.hub.by_digest[handler.path.rpartition("/")[2]]
-        start = int(handler.headers["range"].removeprefix("bytes=").partition("-")[0])
-        if "-131071" in handler.headers["range"] or start >= place:
-            reached_now = start >= place
-            if reached_now:
-                reached.set()
-            return False
-        handler.send_response(206)
-        handler.send_header("content-length", str(len(content) - start))
-        handler.send_header("content-range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        handler.end_headers()
-        handler.wfile.write(content[start:place])
-        reached.set()
-        over.wait(60)
-        handler.close_connection = True
-        return True
-
-    return change
 
 
 def test_proxies_of_the_environment_are_used(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

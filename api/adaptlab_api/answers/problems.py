@@ -120,6 +120,7 @@ KEY_REUSED = Kind("idempotency-key-reused", "The idempotency key was used for an
 INTERNAL = Kind("internal-error", "Internal server error", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
 SLOW = Kind("no-answer-in-time", "The server did not answer in time", 503)
+HUB_SLOW = Kind("hub-slow", "The hub has not answered yet", 503)
 DAMAGED = Kind("damaged", "The stored content is damaged", 503)
 STORE_UNAVAILABLE = Kind("store-unavailable", "The store with this content cannot be reached", 503)
 

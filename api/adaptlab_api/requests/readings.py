@@ -15,6 +15,8 @@ from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.limits.thread_turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import principal_of, units_of
+from adaptlab_api.requests.plans import not_planned
+from adaptlab_services.hub import plans
 from adaptlab_services.models import task_files
 from adaptlab_services.models.record_datasets import ReadingLimits
 from adaptlab_services.models.task_files import NO_FILES, TaskFiles
@@ -58,6 +60,8 @@ async def with_files(
 ) -> Response:
     """Answer with a spec and the files that it names, which are read first.
 
+    So are the descriptions of models on the hub that are not here yet.
+
     Args:
         request: the request.
         read: returns the spec.
@@ -68,15 +72,22 @@ async def with_files(
         InvalidSpec: something is no file of records.
     """
 
-    def at_once() -> Response | tuple[S, Mapping[str, str]]:
+    def at_once() -> Response | tuple[S, Mapping[str, str], Mapping[str, str]]:
         spec = read()
-        paths = task_files.paths_in(spec)
-        return (spec, paths) if paths else answer(spec, NO_FILES)
+        paths, models = task_files.paths_in(spec), plans.sources_in(spec)
+        if not paths and (not models or _is_answered(request, idempotency_key, spec)):
+            return answer(spec, NO_FILES)
+        return spec, paths, models
 
     found = await turn_of(request).call(at_once)
     if isinstance(found, Response):
         return found
-    after = partial(_after_reading, request, *found, answer, idempotency_key)
+    spec, paths, models = found
+    if models and (late := await not_planned(request, models)):
+        return late
+    if not paths:
+        return await turn_of(request).call(answer, spec, NO_FILES)
+    after = partial(_after_reading, request, spec, paths, answer, idempotency_key)
     patience = WAITING_SHARE * resources_of(request.app).settings.answer_seconds
     return await in_turn(request, patience, after) or busy()
 
@@ -88,13 +99,16 @@ def _after_reading(
     answer: Callable[[S, TaskFiles], Response],
     idempotency_key: str | None,
 ) -> Response:
-    opened, units, who = resources_of(request.app), units_of(request), principal_of(request)
-    with units() as session:
-        is_answered = task_files.is_answered(session, who, idempotency_key, spec)
-    if is_answered:
+    if _is_answered(request, idempotency_key, spec):
         return answer(spec, NO_FILES)
+    opened, units, who = resources_of(request.app), units_of(request), principal_of(request)
     seconds = READING_SHARE * opened.settings.answer_seconds
     limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds, FIRST)
     roots = opened.dataset_roots
     with task_files.read(units, opened.sessions, who, paths, roots, limits) as files:
         return answer(spec, files)
+
+
+def _is_answered(request: Request, idempotency_key: str | None, spec: Value) -> bool:
+    with units_of(request)() as session:
+        return task_files.is_answered(session, principal_of(request), idempotency_key, spec)

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import BackgroundTasks, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from adaptlab.reproductions.recipe_study import RecipeRequest
@@ -14,7 +14,7 @@ from adaptlab_answers.paging import Page
 from adaptlab_answers.questions import DecisionView
 from adaptlab_answers.studies import DeletedStudy, StudyPreview, StudySummary, StudyView
 from adaptlab_answers.study_links import CreatedStudyLink, StudyLinkList, StudyLinkView
-from adaptlab_api.answers.answers import NO_STORE, changed_answer, json_answer, tagged_answer
+from adaptlab_api.answers.answers import NO_STORE, json_answer, tagged_answer
 from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.requests.bodies import Body, json_body
 from adaptlab_api.requests.changes import ChangeInProgress, ChangesDep
@@ -24,6 +24,7 @@ from adaptlab_api.requests.dependencies import (
     SubmitterDep,
 )
 from adaptlab_api.requests.describing import WITH_BODY, Described, created, failures, succeeds
+from adaptlab_api.requests.plans import with_plans
 from adaptlab_api.requests.readings import with_files
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
@@ -251,26 +252,28 @@ def cancel_study(study: Studied, session: SessionDep, who: SubmitterDep) -> Resp
     responses=failures(404, 409, *WITH_BODY),
 )
 @needs("submitter")
-def extend_study(
+async def extend_study(
     study: Studied,
     body: Annotated[Body[StudyExtension], json_body(StudyExtension)],
-    session: SessionDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
-    background: BackgroundTasks,
+    request: Request,
+    changes: ChangesDep,
     validate_only: OnlyValidate = False,
 ) -> Response:
     """Add seeds, methods, budgets, tasks or base models, and re-run failed jobs.
 
     The same request sent again changes nothing.
     """
-    extension = body.read()
-    if validate_only:
-        return json_answer(
-            studies.preview_extension(session, study, extension, study_rules(opened))
-        )
-    extended = studies.extend(session, who, study, extension, study_rules(opened))
-    return changed_answer(extended.study, extended, opened, background)
+
+    def answer(extension: StudyExtension) -> Response:
+        with changes() as change:
+            session, rules = change.session, study_rules(change.opened)
+            if validate_only:
+                preview = studies.preview_extension(session, study, extension, rules)
+                return change.answered(json_answer(preview))
+            extended = studies.extend(session, change.who, study, extension, rules)
+            return change.made(extended.study, extended)
+
+    return await with_plans(request, body.read, answer)
 
 
 @router.post(
@@ -280,24 +283,28 @@ def extend_study(
     responses=_NEW_STUDY | failures(404, 409, *WITH_BODY),
 )
 @needs("submitter")
-def clone_study(
+async def clone_study(
     study: Studied,
     body: Annotated[Body[StudyChanges], json_body(StudyChanges)],
-    session: SessionDep,
-    who: SubmitterDep,
-    opened: ResourcesDep,
-    background: BackgroundTasks,
+    request: Request,
+    changes: ChangesDep,
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
     """Create a copy of a study with the given members changed; existing jobs are reused."""
-    spec = studies.cloned(session, study, body.read())
-    rules = study_rules(opened)
-    with studies.inside_project_of(session, study):
-        if validate_only:
-            return json_answer(studies.preview(session, spec, rules))
-        new = studies.create(session, who, spec, rules, idempotency_key=idempotency_key)
-        return changed_answer(new.study, new, opened, background, location=new.study.links.self)
+
+    def answer(changed: StudyChanges) -> Response:
+        with changes() as change:
+            session, rules = change.session, study_rules(change.opened)
+            spec = studies.cloned(session, study, changed)
+            with studies.inside_project_of(session, study):
+                if validate_only:
+                    return change.answered(json_answer(studies.preview(session, spec, rules)))
+                key = idempotency_key
+                new = studies.create(session, change.who, spec, rules, idempotency_key=key)
+                return change.made(new.study, new, location=new.study.links.self)
+
+    return await with_plans(request, body.read, answer)
 
 
 @router.post("/{study}/shares", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))

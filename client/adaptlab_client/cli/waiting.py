@@ -63,7 +63,7 @@ def wait_for(
 
 
 def fetched_first(client: "Client", spec: object, create: Callable[[], T]) -> T:
-    """Create something of a spec, and have models of the hub fetched that it lacks."""
+    """Create something of a spec, after datasets of the hub that it lacks."""
     from adaptlab_client.errors import InvalidRequest
 
     try:

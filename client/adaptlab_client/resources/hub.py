@@ -125,17 +125,13 @@ class Hub:
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def fetch_for(self, spec: object, *, report: Report | None = None) -> None:
-        """Wait until what a spec names on the hub is fetched.
+        """Wait until the datasets that a spec names on the hub are fetched.
 
-        Those are its own `folder`, and those of inline base models, that begin with `hub:`, and
-        each such `dataset` of a task. The model folders have the names of the base models, and
-        datasets those of their repositories.
+        Those are each `dataset` of a task that begins with `hub:`. They have the names of their
+        repositories. Models are fetched by the server, in front of the jobs.
         """
         for source in dict.fromkeys(_datasets_of(spec)):
             fetch = self.fetch_dataset(name_for(source), source)
-            self.wait(fetch.id, on_progress=report)
-        for wanted in _imports_of(spec):
-            fetch = self.fetch(str(wanted["name"]), str(wanted["folder"]), imports=False)
             self.wait(fetch.id, on_progress=report)
 
     def set_token(self, token: str) -> HubTokenView:
@@ -176,18 +172,3 @@ def _datasets_of(value: object) -> Iterator[str]:
             yield member
         else:
             yield from _datasets_of(member)
-
-
-def _imports_of(value: object) -> Iterator[Mapping[str, object]]:
-    """Yield the imports of a spec whose folder is on the hub."""
-    if isinstance(value, list_of):
-        for item in TypeAdapter(list_of[object]).validate_python(value):
-            yield from _imports_of(item)
-    if not isinstance(value, dict):
-        return
-    members = TypeAdapter(dict[str, object]).validate_python(value)
-    if members.get("kind") == "import" and str(members.get("folder", "")).startswith("hub:"):
-        yield members
-        return
-    for member in members.values():
-        yield from _imports_of(member)

@@ -284,8 +284,9 @@ class ImportSpec(Value):
     """Import of a published model as a base model called `name`.
 
     `folder` is `ALIAS/SUB/PATH` below one of the server's model roots, `uploaded/NAME`, or
-    `hub:ORGANISATION/NAME@REVISION` for a model that the project has fetched. An imported model has
-    no task of its own, so nothing is scored without evaluation tasks.
+    `hub:ORGANISATION/NAME@REVISION`. If the project has not fetched that model, it is fetched into
+    the model folder `name`, and the job waits. An imported model has no task of its own, so nothing
+    is scored without evaluation tasks.
     """
 
     kind: Literal["import"] = "import"
@@ -430,13 +431,19 @@ class ModelFolder(Value):
     """The folder of an imported model or adapter, with its files.
 
     It is below a model root, or an uploaded one: then `stored` has all files that a worker needs.
-    `origin` is where these were fetched, if they were.
+    `origin` is where these were fetched, if they were. Until then `stored` is empty, and the
+    digests in `files` are those that the hub has announced.
     """
 
     folder: str
     files: tuple[ModelFile, ...]
     stored: tuple[StoredModelFile, ...] = ()
     origin: HubOrigin | None = None
+
+    @property
+    def is_coming(self) -> bool:
+        """True for a folder whose files have yet to be fetched."""
+        return self.origin is not None and not self.stored
 
 
 Kind = Literal["pretrain", "import", "adapt", "theory"]

@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, exists, func, select, text, update
+from sqlalchemy import delete, exists, func, select, text, true, update
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.weights.hub_name import HubName
 from adaptlab_answers.hub import RepositoryKind
 from adaptlab_db.tables import ACTIVE_FETCH_STATES, HubFetch
+from adaptlab_services.models import coming_folders
 from adaptlab_services.pace import Backoff
 
 HOLD = timedelta(seconds=30)
@@ -49,6 +50,11 @@ class ClaimedFetch:
         return "model" if self.dataset is None else "dataset"
 
     @property
+    def brings_model(self) -> bool:
+        """True for a fetch that ends with a model folder."""
+        return self.kind == "model" and not self.plan_only and self.push is None
+
+    @property
     def pinned(self) -> str:
         """The commit if it is known, otherwise the revision."""
         return self.commit or self.name.revision
@@ -58,10 +64,13 @@ class NotHeld(Exception):
     """The fetch was cancelled, or another process has taken it over."""
 
 
-def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
+def claim(
+    session: Session, endpoint: str, holder: str, *, only_plans: bool = False
+) -> ClaimedFetch | None:
     """Take the fetch of a hub that has been due for longest, if any.
 
-    A second fetch of a repository waits for the first, whose files it then shares.
+    A second fetch of a repository waits for the first, whose files it then shares. Plans, which
+    requests wait for, come first and share nothing.
     """
     session.execute(_ONE_AT_A_TIME)
     row, other, now = HubFetch, aliased(HubFetch), func.clock_timestamp()
@@ -70,12 +79,15 @@ def claim(session: Session, endpoint: str, holder: str) -> ClaimedFetch | None:
         other.next_attempt_at > now,
         other.endpoint == row.endpoint,
         other.repository == row.repository,
+        ~other.plan_only,
+        ~row.plan_only,
     )
     due = (
         select(row)
         .where(row.state.in_(ACTIVE_FETCH_STATES), row.next_attempt_at <= now)
         .where(row.endpoint == endpoint, ~in_work)
-        .order_by(row.next_attempt_at, row.created_at)
+        .where(row.plan_only if only_plans else true())
+        .order_by(row.plan_only.desc(), row.next_attempt_at, row.created_at)
         .limit(1)
         .with_for_update(skip_locked=True, of=row)
     )
@@ -142,8 +154,13 @@ def give_back(session: Session, claimed: ClaimedFetch) -> None:
 
 
 def fail(session: Session, claimed: ClaimedFetch, code: str, error: str) -> None:
-    """End a fetch for good; raises `NotHeld`."""
+    """End a fetch for good, and fail the jobs that wait for it.
+
+    Raises `NotHeld`.
+    """
     _end(session, claimed, "failed", {"code": code, "error": error})
+    if claimed.brings_model:
+        coming_folders.lost(session, claimed.project_id, claimed.folder, error)
 
 
 def succeed(session: Session, claimed: ClaimedFetch, job_id: UUID | None) -> None:

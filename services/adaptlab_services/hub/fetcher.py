@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.hub import due_fetches
+from adaptlab_services.hub import due_fetches, fetches
 from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubPatience
@@ -26,6 +26,8 @@ Ring = Callable[[Sequence[str]], None]
 
 MOST_AT_ONCE = 2
 """Fetches of one process at a time."""
+MOST_PLANS = 2
+"""Plans that it makes besides, for requests that wait for them."""
 LOOK_SECONDS = 1.0
 FORGET_SECONDS = 3600.0
 CLOSE_SECONDS = 5.0
@@ -58,7 +60,7 @@ class Fetcher:
         self._forgetting = Pace(FORGET_SECONDS)
         self._closed = threading.Event()
         self._attempts: dict[Future[None], FetchAttempt] = {}
-        self._workers = ThreadPoolExecutor(MOST_AT_ONCE, "fetch")
+        self._workers = ThreadPoolExecutor(MOST_AT_ONCE + MOST_PLANS, "fetch")
         self._thread = threading.Thread(target=self._serve, name="fetcher", daemon=True)
 
     def start(self) -> None:
@@ -88,8 +90,11 @@ class Fetcher:
 
     def _look(self) -> None:
         self._attempts = {one: what for one, what in self._attempts.items() if not one.done()}
-        while len(self._attempts) < MOST_AT_ONCE and not self._closed.is_set():
-            attempt = self.claim()
+        with self._sessions.begin() as session:
+            fetches.cancel_unwanted(session)
+        most = MOST_AT_ONCE + MOST_PLANS
+        while (count := len(self._attempts)) < most and not self._closed.is_set():
+            attempt = self.claim(only_plans=count >= MOST_AT_ONCE)
             if attempt is None:
                 break
             self._attempts[self._workers.submit(self._run, attempt)] = attempt
@@ -97,13 +102,13 @@ class Fetcher:
             with self._sessions.begin() as session:
                 due_fetches.forget_old(session)
 
-    def claim(self) -> FetchAttempt | None:
+    def claim(self, *, only_plans: bool = False) -> FetchAttempt | None:
         """Take a fetch that is due, if there is one."""
         alias = HubAccess.of(self._settings, None).hosts.alias
         with self._sessions.begin() as session:
             if not due_fetches.is_anything_due(session, alias):
                 return None
-            claimed = due_fetches.claim(session, alias, self._holder)
+            claimed = due_fetches.claim(session, alias, self._holder, only_plans=only_plans)
         if claimed is None:
             return None
         return FetchAttempt(self._sessions, self._settings, claimed, self._patience)

@@ -1,13 +1,11 @@
 """Fetches from a hub: created, listed, cancelled and tried again."""
 
-import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 from uuid import UUID
 
 from pydantic import Field
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import Select, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from adaptlab.errors import InvalidSpec, Problem
@@ -23,12 +21,22 @@ from adaptlab_answers.hub import (
     RepositoryKind,
 )
 from adaptlab_answers.paging import Page
-from adaptlab_db.tables import ACTIVE_FETCH_STATES, Dataset, HubFetch, Project, UploadedFolder, User
+from adaptlab_db.tables import (
+    ACTIVE_FETCH_STATES,
+    Dataset,
+    HubFetch,
+    Job,
+    Project,
+    UploadedFolder,
+    User,
+)
 from adaptlab_services import paging
 from adaptlab_services.errors import Absent, StateConflict
 from adaptlab_services.hub.hub_access import HubAccess
+from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.limits import quotas
-from adaptlab_services.models import base_models, datasets
+from adaptlab_services.models import base_models, coming_folders, datasets
+from adaptlab_services.models.fetch_rows import active_of, insert_fetch, seconds_left, source_of
 from adaptlab_services.paging import Cursor
 from adaptlab_services.people import access, audit
 from adaptlab_services.people.tokens import Principal
@@ -36,11 +44,10 @@ from adaptlab_services.settings import Settings
 from adaptlab_services.storage import uploads
 
 KIND = "hub fetch"
-MOST_ACTIVE = 10
-"""Limit on the active fetches of an owner."""
 SHOWN_FROM = 20
 """The newest fetches, of which a page shows those that have not succeeded."""
 AGAIN = ("failed", "cancelled")
+_CANCELLED = {"state": "cancelled", "holder": None, "ended_at": func.clock_timestamp()}
 
 
 class NewHubFetch(Value):
@@ -79,10 +86,12 @@ def create(
     source = _read_source(new)
     row = active_of(session, project_id, new.name)
     if row is not None:
-        if _source(row) != str(source):
+        if source_of(row) != str(source):
             raise StateConflict(
-                f"{new.name!r} is being fetched from {_source(row)}. Wait or cancel."
+                f"{new.name!r} is being fetched from {source_of(row)}. Wait or cancel."
             )
+        if row.push is None:
+            row.job_id = None  # the fetch goes on without the job for which it was begun
         return get(session, row.id), False
     if not new.plan_only:
         _check_free(session, project_id, new, source)
@@ -99,18 +108,6 @@ def create(
     return store(session, principal, settings, source, columns), True
 
 
-def active_of(session: Session, project_id: int, name: str) -> HubFetch | None:
-    """Return the active fetch of a name, None if there is none.
-
-    Of simultaneous requests for one name, the second waits for the first.
-    """
-    lock = select(Project.id).where(Project.id == project_id).with_for_update(key_share=True)
-    session.execute(lock)
-    named = HubFetch.project_id == project_id, HubFetch.name == name
-    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
-    return session.scalars(select(HubFetch).where(*named, active)).one_or_none()
-
-
 def store(
     session: Session,
     principal: Principal,
@@ -122,23 +119,14 @@ def store(
 
     Raises `StateConflict` if the caller has too many active ones.
     """
-    active = HubFetch.state.in_(ACTIVE_FETCH_STATES)
-    count = select(func.count()).select_from(HubFetch).where(active)
-    if (session.scalar(count.where(HubFetch.owner_id == principal.user_id)) or 0) >= MOST_ACTIVE:
-        raise StateConflict(
-            f"You have {MOST_ACTIVE} active fetches, the limit. Wait or cancel one."
-        )
     whole = source.name if isinstance(source, HubDatasetName) else source
-    fetch_id = uuid.uuid4()
     values = {
-        "id": fetch_id,
-        "owner_id": principal.user_id,
         "endpoint": HubAccess.of(settings, None).hosts.alias,
         "repository": whole.repository,
         "revision": whole.revision,
         **columns,
     }
-    session.execute(insert(HubFetch).values(values))
+    fetch_id = insert_fetch(session, principal, values)
     audit.note(session, source=str(source), name=columns["name"])
     return get(session, fetch_id)
 
@@ -183,10 +171,38 @@ def cancel(session: Session, fetch_id: UUID) -> HubFetchView:
     """
     row = _changeable(session, fetch_id)
     if row.state in ACTIVE_FETCH_STATES:
-        ended = {"state": "cancelled", "holder": None, "ended_at": func.clock_timestamp()}
-        _update(session, fetch_id, ended)
-        _drop_bytes(session, row.owner_id)
+        project_id, name, owner_id, source = row.project_id, row.name, row.owner_id, source_of(row)
+        _update(session, fetch_id, _CANCELLED)
+        _drop_bytes(session, owner_id)
+        if not row.plan_only and row.push is None and row.dataset is None:
+            text = f"The fetch of {source} was cancelled. Retry the job to fetch it again."
+            coming_folders.lost(session, project_id, name, text)
     return get(session, fetch_id)
+
+
+def cancel_unwanted(session: Session) -> int:
+    """Cancel fetches that were begun for jobs which wait no more.
+
+    Returns their number. A fetch that a user asked for is not among them.
+    """
+    of_jobs = (
+        HubFetch.state.in_(ACTIVE_FETCH_STATES),
+        HubFetch.job_id.is_not(None),
+        HubFetch.push.is_(None),
+    )
+    waiting = exists().where(Job.state == "waiting", awaiting.is_fetched_by(HubFetch))
+    query = select(HubFetch.id).where(*of_jobs, ~waiting)
+    if not session.scalars(query).all():
+        return 0
+    # Twice, because a job may have joined a fetch before the lock, which only the second look sees.
+    locked = session.scalars(query.with_for_update(skip_locked=True)).all()
+    unwanted = session.execute(
+        select(HubFetch.id, HubFetch.owner_id).where(HubFetch.id.in_(locked), *of_jobs, ~waiting)
+    ).all()
+    for fetch_id, owner_id in unwanted:
+        _update(session, fetch_id, _CANCELLED)
+        _drop_bytes(session, owner_id)
+    return len(unwanted)
 
 
 def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
@@ -201,7 +217,7 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
         _update(session, fetch_id, {"next_attempt_at": now, "failures": 0})
     elif row.state in AGAIN:
         imports, kind = row.base_model is not None, _kind(row)
-        new = NewHubFetch(kind=kind, name=row.name, source=_source(row), imports=imports)
+        new = NewHubFetch(kind=kind, name=row.name, source=source_of(row), imports=imports)
         check_on(settings, "/source")
         if active_of(session, row.project_id, row.name) is not None:
             detail = f"Another fetch has the name {row.name!r}. Wait for it or cancel it."
@@ -311,11 +327,6 @@ def _rows() -> Select[Any, Any, Any]:
     )
 
 
-def _source(row: HubFetch) -> str:
-    name = HubName(repository=row.repository, revision=row.revision)
-    return str(name if row.dataset is None else HubDatasetName(name=name, **row.dataset))
-
-
 def _kind(row: HubFetch) -> RepositoryKind:
     return "model" if row.dataset is None else "dataset"
 
@@ -329,7 +340,7 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         project=project,
         owner=owner,
         name=row.name,
-        source=_source(row),
+        source=source_of(row),
         endpoint=row.endpoint,
         repository=row.repository,
         revision=row.revision,
@@ -337,7 +348,7 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
         state=cast("FetchState", row.state),
         bytes_done=row.bytes_done,
         bytes_total=row.bytes_total,
-        seconds_left=_seconds_left(row),
+        seconds_left=seconds_left(row),
         attempts=row.attempts,
         holder=row.holder,
         next_attempt_at=row.next_attempt_at if row.state == "pending" else None,
@@ -360,14 +371,3 @@ def _view(row: HubFetch, project: str, owner: str) -> HubFetchView:
             job=None if row.job_id is None else f"/v1/jobs/{row.job_id}",
         ),
     )
-
-
-def _seconds_left(row: HubFetch) -> float | None:
-    """Return the time at the rate of this attempt, None before there is one."""
-    if row.state != "running" or row.bytes_total is None or row.begun_at is None:
-        return None
-    gained = row.bytes_done - row.bytes_begun
-    if gained <= 0:
-        return None
-    seconds = (datetime.now(UTC) - row.begun_at).total_seconds()
-    return round(max(0.0, (row.bytes_total - row.bytes_done) * seconds / gained), 1)

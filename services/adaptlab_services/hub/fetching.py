@@ -26,7 +26,8 @@ from adaptlab_services.hub.room import check_room
 from adaptlab_services.hub.sealing import Unsealable
 from adaptlab_services.hub.weights_download import WeightsDownload
 from adaptlab_services.jobs import jobs
-from adaptlab_services.models import uploaded_folders
+from adaptlab_services.lifecycle.transitions import queues_to_ring
+from adaptlab_services.models import base_models, coming_folders, uploaded_folders
 from adaptlab_services.pace import Pace
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
@@ -181,16 +182,20 @@ class FetchAttempt:
         }
         origin = HubOrigin(**origin_members(self._claimed, model.repository, principal))
         claimed = self._claimed
+        due_fetches.hold(session, claimed)  # locked, so that no job joins it from here on
         uploaded_folders.store(session, principal, claimed.folder, small | weights, origin)
-        if claimed.base_model is None:
-            due_fetches.succeed(session, claimed, None)
-            return ()
+        moved = coming_folders.arrived(session, claimed.project_id, claimed.folder)
+        imports = [job.job_id for job in moved if job.kind == "import" and job.state == "queued"]
+        is_imported = base_models.job_of(session, claimed.folder) in imports
+        if claimed.base_model is None or is_imported:
+            due_fetches.succeed(session, claimed, imports[0] if imports else None)
+            return queues_to_ring(moved)
         spec = ImportSpec.model_validate(
             {**claimed.base_model, "name": claimed.folder, "folder": f"{UPLOADED}/{claimed.folder}"}
         )
         created = jobs.create(session, principal, spec, most_queued=self._settings.max_queued_jobs)
         due_fetches.succeed(session, claimed, created.job.id)
-        return created.queues
+        return (*queues_to_ring(moved), *created.queues)
 
     def _sign(self) -> None:
         """Show a sign of life; raises `NotHeld` if the fetch should end."""

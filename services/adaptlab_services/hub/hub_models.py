@@ -7,7 +7,7 @@ from adaptlab.errors import BadModelFolder
 from adaptlab.figures import counted
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.model_shapes import family_shape
-from adaptlab.weights.huggingface import CONFIG, INDEX, read_description
+from adaptlab.weights.huggingface import CONFIG, INDEX, SAFETENSORS, read_description
 from adaptlab.weights.model_folder import TEXT_FILES, CheckedFolder, check_files
 from adaptlab.weights.preprocessor import PREPROCESSOR
 from adaptlab_answers.hub import HubPlan, PlannedFile
@@ -108,10 +108,15 @@ def _plan(
         family=as_json(checked.family),
         parameters=family_shape(checked.family).parameters,
         dtype=", ".join(sorted({tensor.dtype for tensor in checked.stored})),
-        files=tuple(PlannedFile(name=name, size_bytes=folder.size(name)) for name in names),
+        files=tuple(_planned(folder, name) for name in names),
         licence=repository.licence,
         licence_name=repository.licence_name,
         licence_link=repository.licence_link,
         gated=repository.gated,
         private=repository.private,
     )
+
+
+def _planned(folder: HubFolder, name: str) -> PlannedFile:
+    digest = folder.file(name).sha256 if name.endswith(SAFETENSORS) else folder.digest(name)
+    return PlannedFile(name=name, size_bytes=folder.size(name), sha256=digest)

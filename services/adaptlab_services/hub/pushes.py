@@ -15,6 +15,7 @@ from adaptlab_services.errors import Absent
 from adaptlab_services.hub import fetches, hub_tokens
 from adaptlab_services.hub.fetch_errors import sentence
 from adaptlab_services.hub.model_cards import origin_of
+from adaptlab_services.models.fetch_rows import active_of
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
@@ -58,7 +59,7 @@ def create(
     _check_allowed(session, principal, job, new, target, settings)
     digest = hashlib.sha256(target.repository.encode()).hexdigest()[:12]
     name = f"push-{checkpoint_id}-{digest}"
-    if (running := fetches.active_of(session, job.project_id, name)) is not None:
+    if (running := active_of(session, job.project_id, name)) is not None:
         return fetches.get(session, running.id), False
     columns: dict[str, Any] = {  # of several types
         "project_id": job.project_id,

@@ -10,8 +10,8 @@ from uuid import UUID
 from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
-from adaptlab.specs.resolved import datasets_of, readable
-from adaptlab.specs.spec import ResolvedSpec
+from adaptlab.specs.resolved import datasets_of, readable, spec_digest
+from adaptlab.specs.spec import ModelFolder, ResolvedSpec
 from adaptlab_answers.jobs import JobView
 from adaptlab_db.job_states import LOST_STATES, TERMINAL_STATES
 from adaptlab_db.tables import Job, Study, StudyJob, StudyPass, asked_columns
@@ -21,7 +21,12 @@ from adaptlab_services.jobs.rows import first_state, insert_rows
 from adaptlab_services.lifecycle import adaptations
 from adaptlab_services.lifecycle.transitions import MAKE_BASE_MODELS, Change, append_event, move
 from adaptlab_services.limits import limits, quotas
-from adaptlab_services.models import base_models, folder_changes, uploaded_folders
+from adaptlab_services.models import (
+    base_models,
+    coming_folders,
+    folder_changes,
+    uploaded_folders,
+)
 from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots
 from adaptlab_services.people import access
@@ -105,7 +110,8 @@ def retry(
 ) -> Controlled:
     """Create a job with the resolved spec of one that failed or was cancelled.
 
-    The new job replaces the old one in studies that were not cancelled. A job has at most one
+    The new job replaces the old one in studies that were not cancelled. If its base model could not
+    be fetched, the import is retried as well. A job has at most one
     retry, which repeated calls return; the retry can be retried too.
 
     Raises `Absent`, `Forbidden`, `LimitReached`, `QuotaReached`, `StateConflict` for a
@@ -123,12 +129,16 @@ def retry(
     if earlier is not None:
         return Controlled(jobs.get(session, earlier), replayed=True)
     with access.inside(session, job.project_id):
-        is_ready = _is_ready(session, job)
+        _fetch_base_again(session, principal, job, most_queued)
+        coming = _coming_folder(job)
+        is_ready = _is_ready(session, job) and coming is None
         _check_folders(session, job, roots)
         copy_id = _copy(session, principal, job, is_ready=is_ready)
         _take_place(session, job_id, copy_id)
         if job.kind in MAKE_BASE_MODELS:
             base_models.register(session, str(job.spec["name"]), copy_id)
+        if coming is not None:
+            coming_folders.begin(session, principal, copy_id, coming)
     limits.check_queued(session, principal.user_id, most_queued)
     quotas.check_jobs(session, principal.user_id, (job.queue,))
     queues = (job.queue,) if is_ready else ()
@@ -187,6 +197,23 @@ def _is_ready(session: Session, job: Job) -> bool:
     return is_ready
 
 
+def _fetch_base_again(
+    session: Session, principal: Principal, job: Job, most_queued: int | None
+) -> None:
+    """Retry the import of a job's base model if its files were never fetched."""
+    name = None if job.kind in MAKE_BASE_MODELS else job.base_model
+    maker_id = None if name is None else base_models.job_of(session, name)
+    maker = None if maker_id is None else session.get_one(Job, maker_id)
+    if maker is not None and maker.state in LOST_STATES and _coming_folder(maker) is not None:
+        retry(session, principal, maker.id, most_queued=most_queued)
+
+
+def _coming_folder(job: Job) -> ModelFolder | None:
+    """Return the folder of an import whose files were never fetched."""
+    folder = ResolvedSpec.model_validate(job.resolved_spec).model_folder
+    return folder if folder is not None and folder.is_coming else None
+
+
 def _check_folders(session: Session, job: Job, roots: ModelRoots) -> None:
     """Raise `InvalidSpec` if a model folder of the job is gone or has changed."""
     resolved = ResolvedSpec.model_validate(job.resolved_spec)
@@ -203,6 +230,12 @@ def _copy(session: Session, principal: Principal, job: Job, *, is_ready: bool) -
     It counts as the principal's own.
     """
     row = {column.name: getattr(job, column.name) for column in asked_columns()}
+    resolved = coming_folders.present(session, job.resolved_spec)
+    if resolved != ResolvedSpec.model_validate(job.resolved_spec):
+        row |= {
+            "resolved_spec": resolved.model_dump(mode="json"),
+            "spec_digest": spec_digest(resolved),
+        }
     row |= {
         "owner_id": principal.user_id,
         "project_id": job.project_id,

@@ -55,7 +55,7 @@ from adaptlab_services.jobs.views import (
 from adaptlab_services.lifecycle import adaptations, workers
 from adaptlab_services.lifecycle.transitions import append_event, transition
 from adaptlab_services.limits import limits, quotas, sizes
-from adaptlab_services.models import base_models, datasets, folder_changes
+from adaptlab_services.models import base_models, coming_folders, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
@@ -102,6 +102,18 @@ class BasePlan:
 
     facts: BaseModelFacts
     job: tuple[ResolvedBase, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InlineBase:
+    """The name of an inline base model, and the queue of its job.
+
+    A new job that waits for a fetch has no queue yet.
+    """
+
+    name: str
+    is_new: bool = False
+    queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +270,19 @@ def _create(session: Session, principal: Principal, spec: Spec, roots: ModelRoot
         return _create_adaptation(session, principal, spec, roots)
     if isinstance(spec, TheorySpec):
         return _create_theory(session, principal, spec)
-    resolved = resolved_base(session, spec, roots)
-    new = _insert(session, principal, spec, resolved, is_ready=True)
+    return _create_base(session, principal, spec, resolved_base(session, spec, roots))
+
+
+def _create_base(
+    session: Session, principal: Principal, spec: BaseSpec, resolved: ResolvedBase
+) -> _Inserted:
+    """Create the job of a base model, and begin the fetch that it waits for."""
+    folder = resolved.model_folder if isinstance(resolved, ResolvedImport) else None
+    is_ready = folder is None or not folder.is_coming
+    new = _insert(session, principal, spec, resolved, is_ready=is_ready)
     base_models.register(session, spec.name, new.job["id"])
+    if folder is not None and not is_ready:
+        coming_folders.begin(session, principal, new.job["id"], folder)
     return new
 
 
@@ -269,7 +291,8 @@ def _create_adaptation(
 ) -> _Inserted:
     name, queues = spec.base_model, ()
     if not isinstance(name, str):
-        name, queues = base_of(session, principal, name, roots)
+        inline = base_of(session, principal, name, roots)
+        name, queues = inline.name, inline.queues
     base = base_models.remembered(session, name)
     others = other_bases(session, spec)
     facts = tuple(other.facts for other in others)
@@ -320,25 +343,21 @@ def _resolved_theory(session: Session, spec: TheorySpec) -> ResolvedTheory:
 
 def base_of(
     session: Session, principal: Principal, spec: BaseSpec, roots: ModelRoots = NO_ROOTS
-) -> tuple[str, tuple[str, ...]]:
-    """Return the name of an inline base model, and the queue of its job.
-
-    There is a queue only if the job is new.
-    """
+) -> InlineBase:
+    """Return an inline base model, whose job is created if it is new."""
     resolved = _resolved_inline(session, spec, roots)
     digest = spec_digest(resolved)
     if (name := base_models.equal_to(session, digest, spec.name)) is not None:
-        return name, ()
+        return InlineBase(name)
     try:
         with session.begin_nested():
-            new = _insert(session, principal, spec, resolved, is_ready=True)
-            base_models.register(session, spec.name, new.job["id"])
+            new = _create_base(session, principal, spec, resolved)
     except StateConflict:
         # Somebody else may have created the same model since the lookup.
         if (name := base_models.equal_to(session, digest, spec.name)) is not None:
-            return name, ()
+            return InlineBase(name)
         raise
-    return spec.name, new.queues
+    return InlineBase(spec.name, True, new.queues)
 
 
 def base_plan(session: Session, base: str | BaseSpec, roots: ModelRoots = NO_ROOTS) -> BasePlan:

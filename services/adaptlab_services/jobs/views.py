@@ -29,7 +29,9 @@ from adaptlab_answers.jobs import JobSummary, JobView
 from adaptlab_db.job_states import TERMINAL_STATES
 from adaptlab_db.tables import AttemptRow, BaseModel, Job, JobMetric, Project, User, Worker
 from adaptlab_db.visibility import ACROSS_PROJECTS
+from adaptlab_services.lifecycle import awaiting
 from adaptlab_services.lifecycle.root_needs import unread_roots
+from adaptlab_services.models.fetch_rows import progress_of
 from adaptlab_services.querying.job_fields import name_of_job
 
 Columns = Mapping[str, Any]  # of a row, of several types
@@ -111,8 +113,14 @@ _SUMMARIES = TypeAdapter(tuple[JobSummary, ...])
 
 
 def current_view(session: Session, columns: Columns) -> JobView:
-    """The view of one row of `job_rows`, with its place in the queue."""
+    """The view of one row of `job_rows`, with what it waits for.
+
+    That is its place in the queue, or the fetch of its model.
+    """
     view = job_view(columns, queue_position(session, columns))
+    if view.state == "waiting":
+        fetch = session.scalars(awaiting.fetch_for(view.id)).one_or_none()
+        view = view.model_copy(update={"fetch": fetch and progress_of(fetch)})
     if not (unread := unread_roots(session, columns)):
         return view
     queue = view.queue.model_copy(update={"unread_roots": unread})

@@ -1,18 +1,32 @@
 """Conditions on the jobs that a waiting job waits for.
 
-Those are the jobs of its base models and of its adaptations.
+Those are the jobs of its base models and of its adaptations. An import can wait for a fetch.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Text, Uuid, column, exists, func, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    column,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.selectable import TableValuedAlias
 
+from adaptlab.specs.spec import UPLOADED
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
-from adaptlab_db.tables import BaseModel, Job
+from adaptlab_db.tables import ACTIVE_FETCH_STATES, BaseModel, HubFetch, Job
 
 
 def waits_for(ended: Sequence[UUID]) -> ColumnElement[bool]:
@@ -28,7 +42,7 @@ def has_all() -> ColumnElement[bool]:
     """The condition that all results that a job needs are there."""
     base = or_(Job.base_model.is_(None), _has_base_model())
     coming = (*ACTIVE_STATES, *LOST_STATES)
-    return base & ~_base_model_in(coming) & ~_measures_one_of(coming)
+    return base & ~_base_model_in(coming) & ~_measures_one_of(coming) & ~awaits_fetch()
 
 
 @cache
@@ -44,6 +58,52 @@ def lacks_adaptation() -> ColumnElement[bool]:
     A lost adaptation will never be ready.
     """
     return (Job.kind == "theory") & _measures_one_of(LOST_STATES)
+
+
+@cache
+def awaits_fetch() -> ColumnElement[bool]:
+    """The condition that a job imports a model whose files are not there.
+
+    See `ModelFolder.is_coming`.
+    """
+    folder = Job.resolved_spec["model_folder"]
+    no_files = func.jsonb_array_length(folder["stored"]) == 0
+    is_coming = and_(Job.kind == "import", no_files, folder["origin"]["commit"].astext.is_not(None))
+    return func.coalesce(is_coming, false())
+
+
+@cache
+def lacks_fetch() -> ColumnElement[bool]:
+    """The condition that a job waits for a fetch that is not active."""
+    return awaits_fetch() & ~exists().where(is_fetched_by(HubFetch))
+
+
+def is_fetched_by(fetch: type[HubFetch], job: type[Job] = Job) -> ColumnElement[bool]:
+    """The condition that an active fetch brings the files of an import."""
+    folder = job.resolved_spec[("model_folder", "folder")].astext
+    return and_(
+        fetch.project_id == job.project_id,
+        func.concat(f"{UPLOADED}/", fetch.name) == folder,
+        fetch.state.in_(ACTIVE_FETCH_STATES),
+        fetch.dataset.is_(None),
+        fetch.plan_only.is_(False),
+        fetch.push.is_(None),
+    )
+
+
+def fetch_for(job_id: UUID) -> Select[HubFetch]:
+    """Select the fetch for which a job waits, or its base models do."""
+    maker = aliased(Job)
+    its_base = _its_base_models().where(BaseModel.job_id == maker.id)
+    is_its_own = or_(maker.id == Job.id, exists(its_base.correlate(Job, maker)))
+    return (
+        select(HubFetch)
+        .join(maker, is_fetched_by(HubFetch, maker))
+        .join(Job, is_its_own)
+        .where(Job.id == job_id, maker.kind == "import", maker.state == "waiting")
+        .order_by(HubFetch.created_at)
+        .limit(1)
+    )
 
 
 def measured_by(states: Sequence[str]) -> Select[UUID]:

@@ -53,6 +53,7 @@ Reason = Literal[
     "system_error",
     "base_model_failed",
     "adaptation_failed",
+    "fetch_failed",
     "cancelled_by_user",
     "paused_by_user",
 ]
@@ -111,6 +112,10 @@ NO_ADAPTATION = Change(
     "adaptation_failed",
     "A job whose adaptation was to be measured failed or was cancelled. See "
     "resolved_spec.adaptations.",
+)
+
+NO_FETCH = Change(
+    "failed", "fetch_failed", "The fetch of the model failed or was cancelled. Retry the job."
 )
 
 
@@ -198,6 +203,7 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
     """Queue or fail jobs that wait for a base model or for adaptations.
 
     Jobs whose base model and adaptations are ready are queued; jobs that lost one of them fail.
+    With all, so do imports whose fetch ended without a word.
 
     Args:
         session: the caller's unit of work.
@@ -213,10 +219,12 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
             return ()
         waits.append(Job.id.in_(waiting))
     elif session.scalars(select(Job.id).where(*waits).limit(1)).first() is None:
-        return ()  # asked every few seconds, and three statements would change nothing
+        return ()  # asked every few seconds, and these statements would change nothing
+    no_fetch = move(session, [*waits, awaiting.lacks_fetch()], NO_FETCH) if ended is None else ()
     ready = move(session, [*waits, awaiting.has_all()], Change("queued"))
     no_base = move(session, [*waits, awaiting.lacks_base_model()], NO_BASE_MODEL)
-    return (*ready, *no_base, *move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION))
+    no_adaptation = move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION)
+    return (*no_fetch, *ready, *no_base, *no_adaptation)
 
 
 def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:

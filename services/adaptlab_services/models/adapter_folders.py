@@ -49,6 +49,9 @@ def resolved_adapter(
         InvalidSpec: the folder cannot be imported, or the spec cannot run.
     """
     assert spec.adapter is not None
+    if base.folder is not None and base.folder.is_coming:
+        detail = f"{base.name!r} is being fetched. Submit the job when its import has succeeded."
+        raise InvalidSpec(Problem("/base_model", "not_fetched", detail))
     placed, files = _located(session, spec.adapter, roots)
     tensors = _base_tensors(session, spec, base.name, roots, creator)
     try:

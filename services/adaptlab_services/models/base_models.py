@@ -204,8 +204,12 @@ def _has_tokeniser(files: Any) -> bool:  # those of an import, as JSON
 
 def is_taken(session: Session, name: str) -> bool:
     """Return True if the project has a base model of that name, ready or not."""
-    found = select(BaseModel.name).where(*_named(session, name))
-    return session.scalars(found).one_or_none() is not None
+    return job_of(session, name) is not None
+
+
+def job_of(session: Session, name: str) -> UUID | None:
+    """Return the job that creates a base model, None without one."""
+    return session.scalars(select(BaseModel.job_id).where(*_named(session, name))).one_or_none()
 
 
 def is_ready(session: Session, name: str) -> bool:

@@ -225,8 +225,9 @@ def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
     found = newest_of_hub(session, Dataset, name.name, *asked)
     if found is None:
         detail = (
-            f"{name} has not been fetched into the project. Fetch it: adaptlab datasets add NAME "
-            f"'{name}'."
+            f"{name} has not been fetched into the project. Fetch it with `adaptlab datasets add "
+            f"NAME '{name}'`, or POST /v1/hub-fetches with {{kind: dataset, name: NAME, source: "
+            f"'{name}'}}, and send this again when that fetch has succeeded."
         )
         raise InvalidSpec(Problem(pointer, "not_fetched", detail))
     return found

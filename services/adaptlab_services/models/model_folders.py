@@ -6,12 +6,13 @@ from sqlalchemy.orm import Session
 
 from adaptlab.errors import BadModelFolder, InvalidSpec, Problem
 from adaptlab.plugins.dataset import NO_DATASETS, Datasets
+from adaptlab.plugins.family import Family
 from adaptlab.specs.resolve import resolve_import
 from adaptlab.specs.resolved import ResolvedImport
 from adaptlab.specs.spec import UPLOADED, ImportSpec, ModelFolder
 from adaptlab.weights.hub_name import HubName, is_hub_name
 from adaptlab.weights.model_folder import CheckedFolder, check_files, check_folder, fingerprint
-from adaptlab_services.models import uploaded_folders
+from adaptlab_services.models import coming_folders, uploaded_folders
 from adaptlab_services.models.roots import SEPARATOR, Located, Roots
 from adaptlab_services.models.stored_folder import StoredFolder
 
@@ -71,10 +72,18 @@ def is_uploaded(folder: str) -> bool:
 def resolved_import(
     session: Session, spec: ImportSpec, roots: ModelRoots, datasets: Datasets = NO_DATASETS
 ) -> ResolvedImport:
-    """Resolve an import; raises `InvalidSpec` for an unusable folder."""
+    """Resolve an import; raises `InvalidSpec` for an unusable folder.
+
+    A model that a fetch will bring is resolved by the plan of the fetch.
+    """
     path = spec.folder
     if is_hub_name(path):
-        path = uploaded_folders.of_hub(session, HubName.read(path, POINTER), POINTER)
+        name = HubName.read(path, POINTER)
+        found = uploaded_folders.of_hub(session, name)
+        if found is None:
+            family, folder = _coming(session, name, spec.name)
+            return resolve_import(spec, family, folder, datasets)
+        path = found
     try:
         if is_uploaded(path):
             folder = uploaded_folders.model_folder(session, path, POINTER)
@@ -84,6 +93,17 @@ def resolved_import(
     except BadModelFolder as error:
         raise InvalidSpec(Problem(POINTER, "bad_model_folder", str(error))) from error
     return resolve_import(spec, checked.family, folder, datasets)
+
+
+def _coming(session: Session, name: HubName, base_model: str) -> tuple[Family, ModelFolder]:
+    found = coming_folders.planned(session, name, base_model)
+    if found is None:
+        detail = (
+            f"{name} has not been fetched into the project, and the hub was not asked for it here. "
+            f"Ask first, with `adaptlab hub plan {name}`, and send this again within ten minutes."
+        )
+        raise InvalidSpec(Problem(POINTER, "not_fetched", detail))
+    return found
 
 
 def _below_a_root(folder: str, roots: ModelRoots) -> tuple[CheckedFolder, ModelFolder]:

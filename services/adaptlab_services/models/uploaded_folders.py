@@ -214,20 +214,10 @@ def model_folder(
     )
 
 
-def of_hub(session: Session, name: HubName, pointer: str) -> str:
-    """Return the path of the newest folder that was fetched by a name.
-
-    Raises:
-        InvalidSpec: there is none.
-    """
+def of_hub(session: Session, name: HubName) -> str | None:
+    """Return the path of the newest folder that was fetched by a name."""
     found = newest_of_hub(session, UploadedFolder, name)
-    if found is None:
-        detail = (
-            f"{name} has not been fetched into the project. Fetch and import it: adaptlab "
-            f"base-models import NAME {name}."
-        )
-        raise InvalidSpec(Problem(pointer, "not_fetched", detail))
-    return f"{UPLOADED}/{found}"
+    return None if found is None else f"{UPLOADED}/{found}"
 
 
 def check_unchanged(

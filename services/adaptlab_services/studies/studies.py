@@ -447,9 +447,10 @@ def _made_bases(
         try:
             name = base
             if not isinstance(base, str):
-                name, rung = jobs.base_of(session, principal, base, roots)
-                made += [name] if rung else []
-                queues += rung
+                made_now = jobs.base_of(session, principal, base, roots)
+                name = made_now.name
+                made += [name] if made_now.is_new else []
+                queues += made_now.queues
             facts.append(base_models.facts(session, str(name)))
         except InvalidSpec as error:
             raise _at_base(error, index) from error

@@ -8,7 +8,7 @@ from adaptlab.figures import counted
 from adaptlab_client.cli.printing.terminal import say
 
 if TYPE_CHECKING:
-    from adaptlab_answers.hub import HubDatasetPlan, HubFetchView
+    from adaptlab_answers.hub import FetchProgress, HubDatasetPlan, HubFetchView
 
 COLUMNS = ("id", "name", "source", "commit", "state", "bytes", "of", "error")
 DIGITS = 12
@@ -19,6 +19,19 @@ def row_of(fetch: "HubFetchView") -> list[object]:
     commit = None if fetch.commit is None else fetch.commit[:DIGITS]
     sizes = (fetch.bytes_done, fetch.bytes_total)
     return [fetch.id, fetch.name, fetch.source, commit, fetch.state, *sizes, fetch.error]
+
+
+def fetch_stage(fetch: "FetchProgress") -> str:
+    """Return what a waiting job's fetch does, without its bytes."""
+    text = f"waits for {fetch.source}: {fetch.state}"
+    return text if fetch.error is None else f"{text}, {fetch.error}"
+
+
+def fetch_text(fetch: "FetchProgress") -> str:
+    """Return the fetch that a job waits for, with its bytes."""
+    text = f"{fetch_stage(fetch)} {fetch.bytes_done:,} of {fetch.bytes_total or 0:,} bytes"
+    left = fetch.seconds_left
+    return text if left is None else f"{text}, {left:.0f} s left"
 
 
 def plan_of_dataset(fetch: "HubFetchView", plan: "HubDatasetPlan") -> Iterator[str]:

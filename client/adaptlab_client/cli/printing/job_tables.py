@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from adaptlab_client.cli.exits import UsageError
+from adaptlab_client.cli.printing.fetches import fetch_text
 from adaptlab_client.cli.printing.terminal import (
     Output,
     Share,
@@ -69,6 +70,7 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
     more: list[tuple[str, object]] = [
         ("name", job.name),
         ("error", job.error),
+        ("fetch", job.fetch and fetch_text(job.fetch)),
         ("attempt", job.attempt),
         ("queue", job.queue.name if job.queue else None),
         ("worker", job.worker.host if job.worker else None),

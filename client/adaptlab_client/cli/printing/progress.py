@@ -16,6 +16,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from adaptlab_client.cli.printing.fetches import fetch_stage
 from adaptlab_client.cli.printing.terminal import console, is_quiet, is_terminal, one_line, say
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _bar_mover(progress: Progress) -> "Callable[[JobView], None]":
         if job.id not in bars_by_job:
             bars_by_job[job.id] = progress.add_task(text, total=None)
         done, total = job.progress.parts
+        if job.fetch is not None:
+            done, total = job.fetch.bytes_done, job.fetch.bytes_total or 0
         progress.update(bars_by_job[job.id], description=text, completed=done, total=total or None)
 
     return update
@@ -73,5 +76,7 @@ def _state_printer() -> "Callable[[JobView], None]":
 
 
 def _stage(job: "JobView") -> str:
+    if job.fetch is not None:
+        return fetch_stage(job.fetch)
     phase = job.progress.phase
     return job.state if phase in (None, "training") else phase.replace("_", " ")
