@@ -1,7 +1,10 @@
 """The records of a text task as arrays of tokens."""
 
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field
+
+from adaptlab.text.text_units import TextUnit
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Corpus:
             that continue texts.
         groups: the number of each record's group, empty if records are independent.
         requests: the answers that are compared, if items have rendered ones.
-        answer_bytes: bytes of each record's answer as text, empty if the metric needs none.
+        answer_sizes: the length of each record's answer as text, by the units that metrics need.
         others: the tokens of every right answer of each record but its first, one after the other,
             of records that are not for training.
         other_lengths: tokens of each of these answers.
@@ -67,7 +70,9 @@ class Corpus:
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
     groups: "array[int]" = field(default_factory=lambda: array("i"))
-    answer_bytes: "array[int]" = field(default_factory=lambda: array("i"))
+    answer_sizes: "dict[TextUnit, array[int]]" = field(
+        default_factory=lambda: defaultdict(lambda: array("i"))
+    )
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     others: "array[int]" = field(default_factory=lambda: array("i"))

@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
 from adaptlab.records.answer_forms import FORMS, AnswerForm
+from adaptlab.text.text_units import TextUnit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings", "base"]
 """What a metric is computed from: right and given labels, the loss of the right answers and their
-tokens, that loss and their bytes, decoded answers as texts, how these end, or the base model's
-distribution on the same tokens. One of endings is measured wherever answers are decoded."""
+tokens, that loss and the length of their text, decoded answers as texts, how these end, or the base
+model's distribution on the same tokens. One of endings is measured wherever answers are decoded."""
 FIRST_VERSION = "1"
 """The signature of values that were stored without one."""
 
@@ -40,7 +41,7 @@ class Metric(ABC):
         meaning: what it is, for those who read it in a table or ask for it in a query.
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
-            given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
+            given label, of `likelihood` the loss in nats and the counted tokens, or units of the
             text; of `answers`, what `of_references` returns; of `endings`, the share of cut
             answers; of `base`, divergence, loss, tokens and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
@@ -51,6 +52,7 @@ class Metric(ABC):
         axis_unit: the unit of differences in charts.
         axis_factor: the factor from the scale of tests to that unit.
         version: it changes with every change of the values.
+        text_unit: that of the text's length, of metrics that need the likelihood of text.
         reads: the form that right answers must have; another is refused with the job.
         reads_schema: true if answers can be checked by a JSON Schema.
         compares_bases: true if values on models with other tokenisers answer the same question.
@@ -68,6 +70,7 @@ class Metric(ABC):
     axis_unit: ClassVar[str] = "points"
     axis_factor: ClassVar[float] = 100.0
     version: ClassVar[str] = FIRST_VERSION
+    text_unit: ClassVar[TextUnit] = "bytes"
     reads: ClassVar[AnswerForm | None] = None
     reads_schema: ClassVar[bool] = False
     compares_bases: ClassVar[bool] = False
