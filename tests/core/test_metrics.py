@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from adaptlab.metrics.macro_f1 import macro_f1
 from adaptlab.plugins.metric import METRICS, Metric, metrics
+from adaptlab.records.text_units import TEXT_UNITS
 from adaptlab.runs.item_statistics import packed, unpacked
 from adaptlab.statistics.metric_samples import pseudo_values
-from adaptlab.text.text_units import TEXT_UNITS
 
 Array = NDArray[np.float64]
 ITEMS = 60
@@ -147,7 +147,7 @@ def test_perplexity_is_of_all_tokens_and_not_a_mean_of_items() -> None:
 
 
 def test_perplexities_of_text_are_those_of_lm_eval() -> None:
-    """Its `weighted_perplexity` and `bits_per_byte`, of the sums over documents."""
+    """Its `weighted_perplexity` and `bits_per_byte` of sums over documents."""
     from lm_eval.api import metrics as lm_eval
 
     texts, nats = ("the cat sat", "喝茶 and a Vögel ", "no"), (11.5, 30.25, 2.0)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from adaptlab.metrics.perplexity import Perplexity
 from adaptlab.plugins.metric import Counts, Needs, registered
-from adaptlab.text.text_units import TextUnit
+from adaptlab.records.text_units import TextUnit
 
 
 @registered

@@ -16,6 +16,7 @@ from adaptlab.records.accepted_answers import NotAnswers
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.record import Record
+from adaptlab.records.text_units import TEXT_UNITS
 from adaptlab.text.chat import BadChat
 from adaptlab.text.clusters import Groups
 from adaptlab.text.encoding import (
@@ -29,7 +30,6 @@ from adaptlab.text.encoding import (
 from adaptlab.text.source import TextSource
 from adaptlab.text.splitting import EVERY_SPLIT
 from adaptlab.text.template import Rendered
-from adaptlab.text.text_units import TEXT_UNITS
 from adaptlab.text.tokeniser import Tokeniser
 
 OWN_CHOICES = (

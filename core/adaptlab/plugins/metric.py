@@ -15,7 +15,8 @@ from pydantic_core import CoreSchema, core_schema
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
 from adaptlab.records.answer_forms import FORMS, AnswerForm
-from adaptlab.text.text_units import TextUnit
+from adaptlab.records.rendered_items import text_metrics
+from adaptlab.records.text_units import TextUnit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -303,11 +304,12 @@ def accompanying(metric: Metric) -> tuple[Metric, ...]:
 def measured_on(task: Mapping[str, object]) -> tuple[Metric, ...]:
     """Return the metrics of results of a task, by its configuration.
 
-    The task's own is first. A task that generates answers and judges them by their texts has only
-    those that accompany it.
+    The task's own is first. A task that reads whole texts has all figures of these. A task that
+    generates answers and judges them by their texts has only those that accompany it.
     """
     if (own := metric_named(task.get("metric"))) is not None:
-        return own, *accompanying(own)
+        of_texts = (METRICS.get(name) for name in text_metrics(task) if name != own.name)
+        return own, *accompanying(own), *of_texts
     if task.get("generation") is None:
         return ()
     return tuple(one for one in metrics() if one.needs == "endings")

@@ -210,6 +210,10 @@ class Task(DescribedFields, ABC):
         is_decoded = is_decoded or self.answer_judge() is not None
         return self.answer_decoding().samples if is_decoded else 0
 
+    def shown(self, count: int) -> int:
+        """Return the test items whose answers are shown, at most `count`."""
+        return self.at_most("test", count)
+
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""
         return (self,)

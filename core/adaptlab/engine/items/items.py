@@ -104,6 +104,15 @@ class Items:
             return losses
         return torch.where(lifted(self.counted, len(logits)), losses, 0)
 
+    def item_losses(
+        self, logits: Float[Tensor, "A B M V"], answer: "Answer"
+    ) -> Float[Tensor, "A B"]:
+        """Return the cross-entropy of each item's counted targets, in 64 bits.
+
+        `answer` computes the logits of other items, for items that are read in several passes.
+        """
+        return self.token_losses(logits).double().sum(-1)
+
     def counted_tokens(self) -> Int[Tensor, "B"]:
         """Return the number of counted targets of every item of the first seed."""
         if self.counted is None:

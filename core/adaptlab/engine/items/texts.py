@@ -15,6 +15,7 @@ from torch.nn import functional
 from adaptlab.engine.items.digits import listed_places
 from adaptlab.engine.items.items import Items, spans
 from adaptlab.engine.items.other_answers import OtherAnswers, other_answers
+from adaptlab.engine.items.passages import PassageItems
 from adaptlab.engine.items.requests import ItemRequests, RequestItems
 from adaptlab.engine.items.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.engine.kernels.counter import constant, mixed, random_bits, stream
@@ -23,7 +24,7 @@ from adaptlab.plugins.corpus import read_corpus
 from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
-from adaptlab.text.text_units import TextUnit
+from adaptlab.records.text_units import TextUnit
 
 STEPS_SORTED = 16
 """Steps whose items are drawn together and sorted by length."""
@@ -163,6 +164,8 @@ class Texts:
         items = self.trained(records, is_full=is_full)
         if self.choices is None and self.own is None and self.requests is None:
             return items
+        if self.requests is not None and self.labels is None:
+            return self._in_windows(items, self.requests, records)
         assert self.labels is not None
         if self.requests is not None:
             return self._compared(items, self.requests, records)
@@ -185,17 +188,31 @@ class Texts:
         """Return items with all requests, as many per pass as items."""
         assert self.labels is not None
         numbers, owners = requests.of_records(records[0])
-        parts = tuple(
-            self._joined(requests.prompts_of(some), *requests.answers_of(some), is_full=False)
-            for some in numbers.split(records.shape[1])
-        )
         return RequestItems(
             *members_of(items),
-            requests=parts,
+            requests=self._passes(requests, numbers, records.shape[1]),
             owners=owners,
             places=requests.places[numbers],
             sizes=requests.sizes[numbers],
             labels=self.labels[records],
+        )
+
+    def _in_windows(
+        self, items: Items, requests: ItemRequests, records: Int[Tensor, "1 B"]
+    ) -> PassageItems:
+        """Return texts with their further windows, as many per pass as items."""
+        numbers, owners = requests.of_records(records[0])
+        windows = self._passes(requests, numbers, records.shape[1])
+        return PassageItems(*members_of(items), windows=windows, owners=owners)
+
+    def _passes(
+        self, requests: ItemRequests, numbers: Int[Tensor, "Q"], at_once: int
+    ) -> tuple[Items, ...]:
+        """Return requests as items, `at_once` per pass."""
+        return tuple(
+            self._joined(requests.prompts_of(some), *requests.answers_of(some), is_full=False)
+            for some in numbers.split(at_once)
+            if len(some)
         )
 
     def choice_tokens(self, record: int, place: int) -> tuple[int, ...]:

@@ -113,7 +113,7 @@ def judged(
             assert chosen is not None
             found[:, places] = lifted(chosen, replicates)
         if losses is not None and counted is not None and logits is not None:
-            losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
+            losses[:, places] = lifted(items.item_losses(logits, answer), replicates)
             counted[places] = items.counted_tokens().double()
         advance(len(places) * replicates)
     if expected is None:
