@@ -102,6 +102,7 @@ def test_members_of_included_files_are_replaced(folder: Path) -> None:
         ({"metric_list": [{"metric": "code_eval"}]}, "metric_list.0.metric"),
         ({"metric_list": [{"metric": "acc", "hf_evaluate": True}]}, "hf_evaluate: Extra"),
         ({"filter_list": [{"name": "x", "filter": [{"function": "custom"}]}]}, "function"),
+        ({"filter_list": [{"name": "x", "filter": [{"function": "map", "k": 1}]}]}, "k: Extra"),
         ({"fewshot_config": {"sampler": "evil.Sampler"}}, "fewshot_config.sampler"),
         ({"doc_to_text": None}, "doc_to_text: Field required"),
         ({"task": "hellaswag"}, "has a task 'hellaswag' of its own"),

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from adaptlab.records.generation import StepName
 from adaptlab.records.rendered_items import Output, TextMetric
 from adaptlab.values import Value
 from adaptlab_client.machine.benchmark_generation import NotRendered
@@ -56,10 +57,12 @@ class _Metric(Value):
 
 
 class _Step(Value):
-    function: Literal["regex", "remove_whitespace", "lowercase", "uppercase", "take_first"]
+    function: StepName | Literal["take_first", "majority_vote"]
     regex_pattern: Text | None = None
     group_select: int = 0
     fallback: Text = "[invalid]"
+    mapping_dict: Annotated[dict[Text, Text], Field(max_length=64)] | None = None
+    default_value: Text | None = None
 
 
 class _Filter(Value):
