@@ -46,7 +46,7 @@ TEXTS = (
     ],
 )
 def test_a_step_reads_what_the_harness_reads(step: dict[str, Any]) -> None:
-    from lm_eval.api.registry import get_filter
+    from lm_eval.filters import get_filter
 
     (ours,) = generation(**read_by(step)).filters
     steps = [dict(one) for one in ours.steps]

@@ -88,6 +88,14 @@ class Task(DescribedFields, ABC):
         """
         return None
 
+    @classmethod
+    def own_label(cls, task: Mapping[str, object]) -> str | None:
+        """Return the label of a task, given or resolved, in place of the usual one.
+
+        By default there is none, and a task is named by its name, dataset or knobs.
+        """
+        return None
+
     def written(self, tokens: Sequence[int]) -> str:
         """Return tokens as people read them, by default as numbers."""
         return " ".join(map(str, tokens))

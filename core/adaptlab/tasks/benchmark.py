@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field, PrivateAttr
 
@@ -114,6 +114,16 @@ class Benchmark(TextTask):
     """how answers are generated and compared, which follows from the dataset"""
 
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
+
+    @classmethod
+    def own_label(cls, task: Mapping[str, object]) -> str | None:
+        """Return `openbookqa (5 shots, first 60)`."""
+        tasks, shots, limit = task.get("tasks"), task.get("shots", 0), task.get("limit")
+        if not isinstance(tasks, list | tuple):
+            return None
+        names = ", ".join(map(str, cast("Sequence[object]", tasks)))
+        first = f", first {limit}" if limit else ""
+        return f"{names} ({shots} shot{'' if shots == 1 else 's'}{first})"
 
     def scored_as(self) -> tuple[Task, ...]:
         if self._parts or len(self.tasks) == 1:
