@@ -100,14 +100,30 @@ class OldTask:
         The result is None if that job has not scored the task. With other numbers of items, the
         first ones are compared, which both have in common.
         """
+        pairs = self._detached_and_own(of_base)
+        return all(_same(*pair) for pair in pairs) if pairs else None
+
+    def loss_change(self, of_base: BaseScores) -> float | None:
+        """Return the largest difference of detached losses from that job's.
+
+        The result is None if a loss is not kept, or is that of other items.
+        """
+        changes = [_loss_change(*pair) for pair in self._detached_and_own(of_base)]
+        known = [one for one in changes if one is not None]
+        return max(known) if known and len(known) == len(changes) else None
+
+    def _detached_and_own(self, of_base: BaseScores) -> list[tuple[Evaluation, Evaluation]]:
+        """Return detached scores with those of the base's own job, by seed.
+
+        There are none if that job has not scored the task.
+        """
         scores = [one for one in of_base.scores if one.task == self.task]
         # Of several trials, a replicate of the base is the one that its seed keeps.
         own = dict(enumerate(sorted(scores, key=lambda one: one.replicate)))
-        started = [own.get(of_base.started.get(seed, -1)) for seed in self.seeds]
-        pairs = [*zip(self._base, started, strict=True)]
-        if not pairs or any(one is None for _, one in pairs):
-            return None
-        return all(_same(ours, theirs) for ours, theirs in pairs if theirs is not None)
+        started = (own.get(of_base.started.get(seed, -1)) for seed in self.seeds)
+        every = zip(self._base, started, strict=True)
+        pairs = [(ours, theirs) for ours, theirs in every if theirs is not None]
+        return pairs if len(pairs) == len(self.seeds) else []
 
     def sample(self, floor: Floor) -> Sample:
         """Return the retention of every seed."""
@@ -184,6 +200,7 @@ def _retention(
         level=level,
         mode=mode,
         reversible=None if of_base is None else task.is_reversible(of_base),
+        loss_change=None if of_base is None else task.loss_change(of_base),
     )
     if mode == "routed":
         return common.model_copy(update={"reason": ROUTED})
@@ -207,6 +224,12 @@ def _same(first: Evaluation, second: Evaluation) -> bool:
     count = min(first.total, second.total)
     ours, theirs = (_bits([one])[0, :count] for one in (first, second))
     return bool((ours == theirs).all())
+
+
+def _loss_change(first: Evaluation, second: Evaluation) -> float | None:
+    if first.total != second.total or first.loss is None or second.loss is None:
+        return None
+    return abs(first.loss - second.loss)
 
 
 def _counted(one: Evaluation) -> float:

@@ -16,6 +16,7 @@ REVERSIBLE = {
         "versions of both jobs."
     ),
 }
+BIT_FOR_BIT = "So are the log-likelihoods of right answers: their mean is equal to the last bit."
 
 
 class TaskRetention(Value):
@@ -27,6 +28,9 @@ class TaskRetention(Value):
     None, and `reason` says why, if a base does not clear its floor by a margin: then nothing can
     be retained or lost. The same holds of an adaptation that is `routed`. `reversible` is whether
     the detached outcomes are those of the base's own job, item by item; None if it has none.
+    `loss_change` is how far the mean loss of the right answers then is from that job's, in nats per
+    token, of the seed that is furthest: 0 is equal bit for bit. It is None if both scored other
+    items, or if a task chooses among labels, whose losses are not kept.
     """
 
     task: dict[str, object]
@@ -42,12 +46,26 @@ class TaskRetention(Value):
     reason: str | None = None
     mode: Mode = "always_on"
     reversible: bool | None = None
+    loss_change: float | None = None
 
     @property
     def remark(self) -> str | None:
         """The reason if it was not measured, and whether it is reversible."""
         undone = None if self.reversible is None else REVERSIBLE[self.reversible]
-        return " ".join(text for text in (self.reason, undone) if text) or None
+        texts = self.reason, undone, self._likelihoods
+        return " ".join(text for text in texts if text) or None
+
+    @property
+    def _likelihoods(self) -> str | None:
+        """The comparison of log-likelihoods, None if outcomes differ already."""
+        if not self.reversible or self.loss_change is None:
+            return None
+        if self.loss_change == 0:
+            return BIT_FOR_BIT
+        return (
+            f"The mean log-likelihood of the right answers differs by {self.loss_change:.1g} nats "
+            "per token: batches of another size round otherwise."
+        )
 
     @property
     def figure(self) -> str:
