@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adaptlab.comparisons.retained_metric import metric_values
 from adaptlab.comparisons.scores import SHOWN_SPLIT
 from adaptlab.comparisons.task_retention import LEVEL, ROUTED, TaskRetention
 from adaptlab.figures import percent
-from adaptlab.plugins.metric import is_measured_against_base
+from adaptlab.plugins.metric import Metric, is_measured_against_base
 from adaptlab.runs.events import Evaluation
 from adaptlab.specs.spec import Mode
 from adaptlab.specs.task_floor import task_floors
@@ -37,10 +38,14 @@ class BaseScores:
 class OldTask:
     """The scores of seeds on one task, adapted and of their base models.
 
-    Seeds are paired: both scores of a seed are of one base replicate on the same items.
+    Seeds are paired: both scores of a seed are of one base replicate on the same items. They are
+    by the task's own metric if `by_metric` and if that can be retained, otherwise of right items;
+    `note` says why it cannot.
     """
 
-    def __init__(self, pairs: Sequence[tuple[Evaluation, Evaluation]]) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Evaluation, Evaluation]], *, by_metric: bool = True
+    ) -> None:
         items = pairs[0][0].total
         self._pairs = [pair for pair in pairs if {one.total for one in pair} == {items}]
         self._attached, self._base = zip(*self._pairs, strict=True)
@@ -48,9 +53,20 @@ class OldTask:
         self.items = items
         self.seeds = tuple(one.seed for one in self._attached)
         self.clusters = self._attached[0].clusters
+        self._by_metric = by_metric
+        found = metric_values(self.task, self._attached, self._base) if by_metric else None
+        self._values = None if isinstance(found, str) else found
+        self.note = found if isinstance(found, str) else None
+
+    @property
+    def metric(self) -> Metric | None:
+        """The metric that outcomes are values of, None for right items."""
+        return self._values and self._values.metric
 
     def outcomes(self) -> tuple[Outcomes, Outcomes]:
         """Return the outcomes of adapted and of base models, [seed, item]."""
+        if self._values is not None:
+            return self._values.attached, self._values.base
         return _bits(self._attached), _bits(self._base)
 
     def units(self) -> tuple[Outcomes, Outcomes]:
@@ -62,15 +78,20 @@ class OldTask:
 
     def of_seeds(self, seeds: Sequence[int]) -> "OldTask":
         """Return the scores of some seeds, in the order of the scores."""
-        return OldTask([pair for pair in self._pairs if pair[0].seed in seeds])
+        pairs = [pair for pair in self._pairs if pair[0].seed in seeds]
+        return OldTask(pairs, by_metric=self._by_metric)
 
     @property
     def base_accuracy(self) -> float:
-        """The mean accuracy of the base models."""
+        """The mean accuracy of the base models, or value of the metric."""
+        if self._values is not None:
+            return float(self._values.base.mean())
         return sum(one.accuracy for one in self._base) / len(self._base)
 
     def floor(self) -> Floor | None:
-        """Return the accuracy without skill, None if the task is not installed."""
+        """Return the score without skill, None if the task is not installed."""
+        if self._values is not None:
+            return Floor(accuracy=self._values.floor, kind="constant_answer")
         if (known := task_floors(self.task)) is None:
             return None
         return floor_of(known[0], (one.majority for one in self._base), None, known[1])
@@ -82,17 +103,28 @@ class OldTask:
         (intersection-union).
         """
         least = least_skill(floor)
-        limits = ((one, shown_accuracy(_right(one), _counted(one))) for one in self._base)
-        weakest, limit = min(limits, key=lambda one: one[1])
+        limit, weakest = min(self._shown())
         if limit > least:
             return None
         cue = "with" if "cue" in self.task else "without"
         return (
-            f"The base is at its floor {cue} a cue: {percent(weakest.accuracy)} right, at least "
+            f"The base is at its floor {cue} a cue: {weakest}, at least "
             f"{percent(limit)} at 95 %, and {percent(least)} is the least skill above the floor of "
             f"{percent(floor.accuracy)}. Watch the task with a cue after which the base does it: a "
             "token, an instruction or demonstrations."
         )
+
+    def _shown(self) -> Iterator[tuple[float, str]]:
+        """Yield what each base's score is shown to exceed, and the score as text."""
+        if self._values is not None:
+            values = self._values.base.mean(axis=1).tolist()
+            title = self._values.metric.in_sentence
+            limits = self._values.shown(self.clusters)
+            yield from zip(limits, (f"{title} {percent(one)}" for one in values), strict=True)
+            return
+        for one in self._base:
+            limit = shown_accuracy(_right(one), _counted(one))
+            yield limit, f"{percent(one.accuracy)} right"
 
     def is_reversible(self, of_base: BaseScores) -> bool | None:
         """Return True if detached outcomes are those of the base's own job.
@@ -144,7 +176,8 @@ def old_tasks(
 
 def gained(evaluations: Sequence[Evaluation], new: Mapping[str, object] | None) -> OldTask | None:
     """Return the scores on the new task, None unless it was scored both ways."""
-    return next((OldTask(pairs) for task, pairs in paired_tasks(evaluations) if task == new), None)
+    every = paired_tasks(evaluations)
+    return next((OldTask(pairs, by_metric=False) for task, pairs in every if task == new), None)
 
 
 def paired_tasks(
@@ -199,6 +232,8 @@ def _retention(
         items=task.items,
         level=level,
         mode=mode,
+        metric=task.metric and task.metric.name,
+        note=task.note,
         reversible=None if of_base is None else task.is_reversible(of_base),
         loss_change=None if of_base is None else task.loss_change(of_base),
     )

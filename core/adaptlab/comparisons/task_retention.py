@@ -1,6 +1,7 @@
 """Retention of an old task, and drift on texts, as answers."""
 
 from adaptlab.figures import percent
+from adaptlab.plugins.metric import metric_named
 from adaptlab.specs.spec import Mode
 from adaptlab.values import Value
 
@@ -24,13 +25,15 @@ class TaskRetention(Value):
 
     `mean` is over `seeds`, in whose order `by_seed` has that of each; 1 keeps the whole skill, 0
     none, and more than 1 is better than before. `low` and `high` limit that of a typical seed on
-    new items. `base` is the mean accuracy of the base models alone, on the same `items`. All are
-    None, and `reason` says why, if a base does not clear its floor by a margin: then nothing can
-    be retained or lost. The same holds of an adaptation that is `routed`. `reversible` is whether
-    the detached outcomes are those of the base's own job, item by item; None if it has none.
-    `loss_change` is how far the mean loss of the right answers then is from that job's, in nats per
-    token, of the seed that is furthest: 0 is equal bit for bit. It is None if both scored other
-    items, or if a task chooses among labels, whose losses are not kept.
+    new items. `base` is the mean accuracy of the base models alone, on the same `items`. If the
+    task has a bounded `metric` whose highest value is the best, all are values of it; `note` says
+    why another metric is not used. All are None, and `reason` says why, if a base does not clear
+    its floor by a margin: then nothing can be retained or lost. The same holds of an adaptation
+    that is `routed`. `reversible` is whether the detached outcomes are those of the base's own job,
+    item by item; None if it has none. `loss_change` is how far the mean loss of the right answers
+    then is from that job's, in nats per token, of the seed that is furthest: 0 is equal bit for
+    bit. It is None if both scored other items, or if a task chooses among labels, whose losses are
+    not kept.
     """
 
     task: dict[str, object]
@@ -45,6 +48,8 @@ class TaskRetention(Value):
     high: float | None = None
     reason: str | None = None
     mode: Mode = "always_on"
+    metric: str | None = None
+    note: str | None = None
     reversible: bool | None = None
     loss_change: float | None = None
 
@@ -52,8 +57,16 @@ class TaskRetention(Value):
     def remark(self) -> str | None:
         """The reason if it was not measured, and whether it is reversible."""
         undone = None if self.reversible is None else REVERSIBLE[self.reversible]
-        texts = self.reason, undone, self._likelihoods
+        texts = self._in_metric, self.reason, self.note, undone, self._likelihoods
         return " ".join(text for text in texts if text) or None
+
+    @property
+    def _in_metric(self) -> str | None:
+        """The metric of the figures, None if they are of right answers."""
+        if self.mode == "routed" or (metric := metric_named(self.metric)) is None:
+            return None
+        base, floor = metric.figure(self.base), metric.figure(self.floor)
+        return f"Retention of {metric.in_sentence}: the base has {base}, and the floor is {floor}."
 
     @property
     def _likelihoods(self) -> str | None:
