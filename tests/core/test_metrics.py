@@ -46,6 +46,8 @@ def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
             right = draw.choice(texts, items)
             given = np.where(draw.random(items) < 0.6, right, draw.choice(texts, items))
             return np.array([*map(metric.of_answer, given.tolist(), right.tolist())])
+        case "choices":
+            return draw.integers(0, 2, (items, 1)).astype(np.float64)
         case "endings":
             return draw.integers(0, 5, (items, 1)) / 4
 

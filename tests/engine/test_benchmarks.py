@@ -326,6 +326,26 @@ def test_items_are_of_every_awkward_kind(bench: Bench) -> None:
     assert 0 < corpus.cut < len(corpus.lengths)
 
 
+def test_items_that_hang_on_rounding_are_counted(bench: Bench) -> None:
+    """Without weights, all choices of equal length are equally likely."""
+    model = bench.engine(METHODS["lora-everywhere"](bench.both), {})
+    task, *_ = model.plan.evaluation_tasks()
+    (kind,) = measured_on(as_json(task))
+    assert kind.name == "near_ties"
+    found = judged(model, task, "test", 14, 1, attached=False)
+    assert found.ahead is not None
+    assert not statistics_of(task, "test", kind, found).any()
+    likelihoods = ours(replace(model, trained={}), 5)
+    assert isinstance(task, TextTask)
+    first = "arc_easy", int(texts_of(task).of_split["test"][0])
+    of_first = sorted(one for (*item, _), one in likelihoods.items() if tuple(item) == first)
+    assert float(found.ahead[0, 0]) == pytest.approx(of_first[-1] - of_first[-2], abs=1e-4)
+    flat = replace(model, base={name: torch.zeros_like(one) for name, one in model.base.items()})
+    tied = judged(flat, task, "test", 14, 1, attached=False)
+    assert tied.ahead is not None
+    assert bool((tied.ahead >= 0).all())
+
+
 def test_a_choice_is_shown_as_the_answer(bench: Bench) -> None:
     model = bench.engine(METHODS["lora-everywhere"](bench.both), {})
     task, _, passages = model.plan.evaluation_tasks()

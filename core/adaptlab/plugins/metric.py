@@ -15,17 +15,20 @@ from pydantic_core import CoreSchema, core_schema
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
 from adaptlab.records.answer_forms import FORMS, AnswerForm
-from adaptlab.records.rendered_items import text_metrics
+from adaptlab.records.rendered_items import has_choices, text_metrics
 from adaptlab.records.text_units import TextUnit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings", "base"]
+Needs = Literal[
+    "labels", "likelihood", "likelihood_of_text", "answers", "endings", "choices", "base"
+]  # fmt: skip
 """What a metric is computed from: right and given labels, the loss of the right answers and their
-tokens, that loss and the length of their text, decoded answers as texts, how these end, or the base
-model's distribution on the same tokens. One of endings is measured wherever answers are decoded."""
+tokens, that loss and the length of their text, decoded answers as texts, how these end, by how much
+the best choice is ahead, or the base model's distribution on the same tokens. One of endings is
+measured wherever answers are decoded."""
 FIRST_VERSION = "1"
 """The signature of values that were stored without one."""
 
@@ -44,7 +47,8 @@ class Metric(ABC):
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
             given label, of `likelihood` the loss in nats and the counted tokens, or units of the
             text; of `answers`, what `of_references` returns; of `endings`, the share of cut
-            answers; of `base`, divergence, loss, tokens and bytes.
+            answers; of `choices`, whether rounding can decide; of `base`, divergence, loss, tokens
+            and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -311,7 +315,7 @@ def measured_on(task: Mapping[str, object]) -> tuple[Metric, ...]:
         of_texts = (METRICS.get(name) for name in text_metrics(task) if name != own.name)
         return own, *accompanying(own), *of_texts
     if task.get("generation") is None:
-        return ()
+        return tuple(one for one in metrics() if one.needs == "choices" and has_choices(task))
     return tuple(one for one in metrics() if one.needs == "endings")
 
 

@@ -155,11 +155,19 @@ def text_metrics(task: Mapping[str, object]) -> tuple[TextMetric, ...]:
 
     There are none of another task.
     """
+    return TEXT_METRICS if _output_of(task) == ROLLING else ()
+
+
+def has_choices(task: Mapping[str, object]) -> bool:
+    """Return True if a task compares rendered choices, by its configuration."""
+    return _output_of(task) == "multiple_choice"
+
+
+def _output_of(task: Mapping[str, object]) -> object:
     rendering = task.get("rendering")
     if not isinstance(rendering, Mapping):
-        return ()
-    members = cast("Mapping[str, object]", rendering)
-    return TEXT_METRICS if members.get("output") == ROLLING else ()
+        return None
+    return cast("Mapping[str, object]", rendering).get("output")
 
 
 def group_records(group: str, tasks: Iterable[str]) -> Iterator[dict[str, str]]:

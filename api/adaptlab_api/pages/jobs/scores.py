@@ -14,7 +14,7 @@ from adaptlab.comparisons.scores import (
 )
 from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.metrics.macro_f1 import macro_f1
-from adaptlab.plugins.metric import Metric, metrics
+from adaptlab.plugins.metric import Metric, measured_on, metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs.events import Confusion, ReplicateResult
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
@@ -237,8 +237,7 @@ def measure_rows(
 
 
 def _asked_for(metric: Metric, view: EvaluationView) -> float | None:
-    is_own = metric.needs == "endings" or view.task.get("metric") == metric.name
-    return view.measures.get(metric.name) if is_own else None
+    return view.measures.get(metric.name) if metric in measured_on(view.task) else None
 
 
 def _adapted_and_alone(

@@ -10,6 +10,7 @@ from adaptlab.engine.items.task_items import scored_items
 from adaptlab.engine.items.texts import sizes_of_answers
 from adaptlab.engine.measuring.drift import undrifted
 from adaptlab.engine.measuring.evaluate import Judged
+from adaptlab.metrics.near_ties import TOLERANCE
 from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
@@ -44,6 +45,9 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
             return undrifted(task, split, likelihoods(found))
         case "answers":
             return _of_answers(task, split, metric, found)
+        case "choices":
+            assert found.ahead is not None
+            return (found.ahead < TOLERANCE).double().numpy()[..., None]
         case "endings":
             return _of_endings(task, split, found)
 
