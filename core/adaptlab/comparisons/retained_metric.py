@@ -1,4 +1,4 @@
-"""Values by item of an old task's own metric, of which a share is retained.
+"""Values by item of an old task's metric, of which a share is retained.
 
 A share of the way from the floor to the base's value needs a best value, so the metric is bounded
 and its highest value the best: chrF, ROUGE-L, token F1, macro-F1. Values by item are jackknife

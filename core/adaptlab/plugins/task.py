@@ -90,7 +90,7 @@ class Task(DescribedFields, ABC):
 
     @classmethod
     def own_label(cls, task: Mapping[str, object]) -> str | None:
-        """Return the label of a task, given or resolved, in place of the usual one.
+        """Return a task's label, given or resolved, in place of the usual one.
 
         By default there is none, and a task is named by its name, dataset or knobs.
         """
