@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from adaptlab.comparisons.drift import drifts
 from adaptlab.comparisons.retained_metric import metric_values
 from adaptlab.comparisons.retention import retention
 from adaptlab.comparisons.task_retention import TaskRetention
@@ -77,6 +78,11 @@ def test_it_is_the_share_of_the_way_from_the_floor_by_the_metric() -> None:
     assert found.high is not None
     assert found.low < np.mean(expected) < found.high
     assert (found.remark or "").startswith("Retention of macro-F1: the base has 9")
+
+
+def test_it_is_no_drift() -> None:
+    """Statistics by item have as many columns as the metric."""
+    assert drifts(both([0.8, 0.5])) == ()
 
 
 def test_of_a_mean_over_items_it_is_that_of_outcomes() -> None:
