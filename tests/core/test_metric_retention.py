@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from adaptlab.comparisons.drift import drifts
 from adaptlab.comparisons.retained_metric import metric_values
-from adaptlab.comparisons.retention import retention
+from adaptlab.comparisons.retention import OldTask, retention
 from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.plugins.metric import METRICS
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor
 from adaptlab.runs.item_statistics import as_text, packed
+from adaptlab.statistics.failing import Floor
 from adaptlab.statistics.retention import retained
 
 Array = NDArray[np.float64]
@@ -144,3 +145,13 @@ def test_other_metrics_are_not_retained_and_it_says_why(
     assert why in note
     found = TaskRetention(task=old(metric), base=0.25, floor=FLOOR, items=ITEMS, note=note)
     assert found.remark == note
+
+
+def test_whole_texts_have_nothing_to_retain() -> None:
+    task = {**old("bits_per_byte"), "rendering": {"output": "loglikelihood_rolling"}}
+    pairs = [
+        (scored(0, "bits_per_byte", labels(0.9, 1) + 1, attached=side)) for side in (True, False)
+    ]
+    one = OldTask([(pairs[0].model_copy(update={"task": task}), pairs[1])])
+    assert one.note is None
+    assert "no right answers" in (one.refusal(Floor(accuracy=0.0, kind="guessing")) or "")

@@ -7,9 +7,10 @@ import numpy as np
 
 from adaptlab.comparisons.retained_metric import metric_values
 from adaptlab.comparisons.scores import SHOWN_SPLIT
-from adaptlab.comparisons.task_retention import LEVEL, ROUTED, TaskRetention
+from adaptlab.comparisons.task_retention import LEVEL, ROUTED, WHOLE_TEXTS, TaskRetention
 from adaptlab.figures import percent
 from adaptlab.plugins.metric import Metric, is_measured_against_base
+from adaptlab.records.rendered_items import text_metrics
 from adaptlab.runs.events import Evaluation
 from adaptlab.specs.spec import Mode
 from adaptlab.specs.task_floor import task_floors
@@ -56,7 +57,7 @@ class OldTask:
         self._by_metric = by_metric
         found = metric_values(self.task, self._attached, self._base) if by_metric else None
         self._values = None if isinstance(found, str) else found
-        self.note = found if isinstance(found, str) else None
+        self.note = found if isinstance(found, str) and not text_metrics(self.task) else None
 
     @property
     def metric(self) -> Metric | None:
@@ -102,6 +103,8 @@ class OldTask:
         Every base is shown to have the skill, each at 5 %: together they err no more often
         (intersection-union).
         """
+        if text_metrics(self.task):
+            return WHOLE_TEXTS
         least = least_skill(floor)
         limit, weakest = min(self._shown())
         if limit > least:

@@ -10,6 +10,10 @@ ROUTED = (
     "The adaptation is routed: requests of this task meet the base alone, whatever the method. Set "
     "`evaluation.mode` to always_on to measure retention."
 )
+WHOLE_TEXTS = (
+    "Whole texts have no right answers, of which a share could be retained. Compare their bits per "
+    "byte."
+)
 REVERSIBLE = {
     True: "Reversible: detached, all outcomes are those of the base's own job, item by item.",
     False: (
