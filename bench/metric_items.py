@@ -62,7 +62,7 @@ class Drawing:
                 shared = draw.binomial(sizes, chances[:, None])
                 counted = np.stack((sizes, sizes, shared), -1).reshape(quality.size, -1)
                 return counted.astype(np.float64)
-            case "base" | "endings":
+            case "base" | "endings" | "choices":
                 raise ValueError(f"No task is ordered by {self._metric.name}.")
 
 

@@ -135,7 +135,7 @@ def of_items() -> Iterator[Case]:
 def of_metrics() -> Iterator[Case]:
     """Yield tables by other metrics, of equal methods and with a best."""
     for metric in metrics():
-        if metric.needs in ("base", "endings"):
+        if metric.needs in ("base", "endings", "choices"):
             continue  # no task is ordered by it
         for items in (Items(200, 0.9), Items(1000, 0.9, 20)):
             kind = "200 items" if items.cluster == 1 else "50 clusters of 20"

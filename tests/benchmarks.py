@@ -13,6 +13,8 @@ from adaptlab.records.rendered_items import Rendering
 THINGS = ("cat", "dog", "fish", "bird", "tree", "stone")
 ENDINGS = ("is grey", "is grey and old", "füttert die Vögel", "喝茶", "sings")
 TASKS = ("arc_easy", "hellaswag", "lambada_openai")
+TEXTS = "wikitext"
+"""The task whose texts are read in windows."""
 
 
 def write_documents(folder: Path) -> Mapping[str, Path]:
@@ -27,13 +29,15 @@ def write_documents(folder: Path) -> Mapping[str, Path]:
         "hellaswag/train": (_hellaswag(number, "Cooking") for number in range(7)),
         "hellaswag/validation": (_hellaswag(number, "Gärtnern") for number in range(11)),
         "lambada_openai/test": ({"text": text} for text in _passages()),
+        f"{TEXTS}/train": ({"page": page} for page in THINGS),
+        f"{TEXTS}/test": ({"page": page} for page in _pages()),
     }
     for place, documents in files.items():
         path = folder / f"{place}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(document, ensure_ascii=False) for document in documents)
         path.write_text("".join(f"{line}\n" for line in lines))
-    return {task: folder / task for task in TASKS}
+    return {task: folder / task for task in (*TASKS, TEXTS)}
 
 
 def _arc(number: int, split: str) -> dict[str, Any]:
@@ -69,6 +73,13 @@ def _passages() -> Iterable[str]:
         yield f"The {first} and the {second} met at number {number}, and the {second}"
     yield "stone"
     yield "Die Vögel und der Hund trinken 喝茶 mit Kätzchen"
+
+
+def _pages() -> Iterable[str]:
+    """Yield texts of one window and of several, the first with marks to drop."""
+    yield " = Trees = \n The tree @-@ like stone , of 1 @,@ 000 years . \n "
+    passages = " ".join(_passages())
+    yield from (f"{passages} {thing} " * (1 + place) for place, thing in enumerate(THINGS[:4]))
 
 
 def a_plain_tokeniser(*, begins: bool) -> bytes:

@@ -1,6 +1,7 @@
 """Standard tasks are rendered without a network, or refused with a reason."""
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from tests.benchmarks import write_documents
 
 from adaptlab.records.gathering import Gatherer
+from adaptlab.records.rendered_items import item_of
 from adaptlab_client.machine import benchmark_items, harness_files
 from adaptlab_client.machine.benchmark_generation import NotRendered
 from adaptlab_client.machine.benchmark_items import rendered
@@ -55,7 +57,6 @@ def digest(items: benchmark_items.RenderedTask) -> str:
     ("task", "reason"),
     [
         ("humaneval", "reads answers by"),
-        ("wikitext", "of the kind loglikelihood_rolling"),
         ("mmlu", "has no task 'mmlu'"),
         ("drop", "a program of its own in process_results"),
         ("gsm8k_cot_self_consistency", "draws 64 answers to each item"),
@@ -68,6 +69,26 @@ def digest(items: benchmark_items.RenderedTask) -> str:
 def test_what_is_not_scored_here_is_refused(documents: Path, task: str, reason: str) -> None:
     with pytest.raises(NotRendered, match=reason):
         rendered(task, data=documents / "hellaswag")
+
+
+def test_words_and_bytes_of_texts_are_those_that_the_task_counts(documents: Path) -> None:
+    """wikitext counts them before it takes its marks out, by a program."""
+    done = rendered("wikitext", data=documents / "wikitext")
+    first = done.items[0]
+    assert first.continuations[0] == " = Trees =\nThe tree-like stone, of 1,000 years.\n"
+    page = json.loads((documents / "wikitext" / "test.jsonl").read_text().splitlines()[0])["page"]
+    assert first.sizes == {"bytes": len(page.encode()), "words": len(re.split(r"\s+", page))}
+    assert done.rendering.text is not None
+    assert done.rendering.text > len(page)
+    assert item_of(first.record(done.rendering)) == first
+
+
+def test_texts_have_no_examples_and_are_not_empty(documents: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotRendered, match="Leave --shots out"):
+        rendered("wikitext", 1, documents / "wikitext")
+    (tmp_path / "test.jsonl").write_text(json.dumps({"page": ""}) + "\n")
+    with pytest.raises(NotRendered, match="Item 0 of wikitext is empty"):
+        rendered("wikitext", data=tmp_path / "test.jsonl")
 
 
 def test_an_item_among_its_own_examples_is_refused(documents: Path) -> None:

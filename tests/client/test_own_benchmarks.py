@@ -68,6 +68,20 @@ def test_a_file_of_ones_own_is_rendered(folder: Path) -> None:
     assert render(folder, description="Add.").rendering.yaml != done.rendering.yaml
 
 
+def test_a_file_of_ones_own_reads_whole_texts(folder: Path) -> None:
+    metric = {"metric": "byte_perplexity", "aggregation": "weighted_perplexity"}
+    texts = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "fewshot_split": None}
+    metrics = [{**metric, "higher_is_better": False}, {"metric": "bits_per_byte"}]
+    path = written(
+        folder, **texts, doc_to_target="{{question}} é", generation_kwargs=None, metric_list=metrics
+    )
+    done = rendered(path, data=folder / "data")
+    assert done.items[0].continuations == ("1+0 test é",)
+    assert done.items[0].sizes == {"bytes": 11, "words": 3}
+    with pytest.raises(NotRendered, match="has the metrics"):
+        rendered(written(folder, **texts, metric_list=[{"metric": "acc"}]), data=folder / "data")
+
+
 def test_members_of_included_files_are_replaced(folder: Path) -> None:
     (folder / "base.yaml").write_text(json.dumps(SUMS))
     path = written(folder, "include: base.yaml\ntask: other\n")
@@ -88,6 +102,7 @@ def test_members_of_included_files_are_replaced(folder: Path) -> None:
         ({"metric_list": [{"metric": "code_eval"}]}, "metric_list.0.metric"),
         ({"metric_list": [{"metric": "acc", "hf_evaluate": True}]}, "hf_evaluate: Extra"),
         ({"filter_list": [{"name": "x", "filter": [{"function": "custom"}]}]}, "function"),
+        ({"filter_list": [{"name": "x", "filter": [{"function": "map", "k": 1}]}]}, "k: Extra"),
         ({"fewshot_config": {"sampler": "evil.Sampler"}}, "fewshot_config.sampler"),
         ({"doc_to_text": None}, "doc_to_text: Field required"),
         ({"task": "hellaswag"}, "has a task 'hellaswag' of its own"),
@@ -97,6 +112,7 @@ def test_members_of_included_files_are_replaced(folder: Path) -> None:
         ({"doc_to_text": "{{ unknown }}"}, "UndefinedError"),
         ({"doc_to_text": "{{ cycler.__init__.__globals__.os }}"}, "SecurityError"),
         ({"generation_kwargs": {"do_sample": True}}, "decoded greedily"),
+        ({"metric_list": [{"metric": "exact_match", "aggregation": "median"}]}, "not median"),
     ],
 )
 def test_what_no_file_of_ones_own_has(folder: Path, changes: dict[str, Any], reason: str) -> None:

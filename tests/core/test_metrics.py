@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from adaptlab.metrics.macro_f1 import macro_f1
 from adaptlab.plugins.metric import METRICS, Metric, metrics
+from adaptlab.records.text_units import TEXT_UNITS
 from adaptlab.runs.item_statistics import packed, unpacked
 from adaptlab.statistics.metric_samples import pseudo_values
 
@@ -45,6 +46,8 @@ def drawn(metric: Metric, items: int = ITEMS, seed: int = 0) -> Array:
             right = draw.choice(texts, items)
             given = np.where(draw.random(items) < 0.6, right, draw.choice(texts, items))
             return np.array([*map(metric.of_answer, given.tolist(), right.tolist())])
+        case "choices":
+            return draw.integers(0, 2, (items, 1)).astype(np.float64)
         case "endings":
             return draw.integers(0, 5, (items, 1)) / 4
 
@@ -143,3 +146,19 @@ def test_perplexity_is_of_all_tokens_and_not_a_mean_of_items() -> None:
     for losses in ([70.0, 1.0], [1.0, 0.0], [0.0, 0.0]):
         assert metric.value(np.array([losses])) == metric.worst
     assert metric.value(np.array([[-1e-9, 1.0]])) == 1
+
+
+def test_perplexities_of_text_are_those_of_lm_eval() -> None:
+    """Its `weighted_perplexity` and `bits_per_byte` of sums over documents."""
+    from lm_eval.api import metrics as lm_eval
+
+    texts, nats = ("the cat sat", "喝茶 and a Vögel ", "no"), (11.5, 30.25, 2.0)
+    sizes = {unit: [*map(count, texts)] for unit, count in TEXT_UNITS.items()}
+    assert sizes["words"] == [3, 5, 1], "an empty part behind the last space counts"
+    for name in ("word_perplexity", "byte_perplexity", "bits_per_byte"):
+        metric = METRICS.get(name)
+        pairs = [*zip((-one for one in nats), sizes[metric.text_unit], strict=True)]
+        by_lm_eval = lm_eval.bits_per_byte if name == "bits_per_byte" else None
+        expected = (by_lm_eval or lm_eval.weighted_perplexity)(pairs)
+        table = np.array([(-loss, size) for loss, size in pairs])
+        assert metric.value(table) == pytest.approx(expected)

@@ -1,5 +1,7 @@
 """Cued retention: its ratio, its interval, and where it is not measured."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -104,6 +106,29 @@ def test_detached_outcomes_are_those_of_the_bases_own_job(
     said = {True: "Reversible: detached", False: "outcomes differ", None: ""}[expected]
     assert said in (found.remark or "")
     assert found.mean is not None, "it is a fact and no axis"
+
+
+@pytest.mark.parametrize(
+    ("detached", "own", "change", "said"),
+    [
+        (1.25, 1.25, 0.0, "equal to the last bit"),
+        (1.25, math.nextafter(1.25, 2), 2**-52, "differs by 2e-16 nats"),
+        (None, 1.25, None, "item by item."),
+    ],
+)
+def test_the_likelihoods_of_a_detached_model_are_compared_bit_for_bit(
+    detached: float | None, own: float, change: float | None, said: str
+) -> None:
+    items = np.arange(ITEMS)
+    known = {True: None, False: detached}
+    scores = [
+        one.model_copy(update={"loss": known[one.attached]}) for one in both(OLD, 380, [340, 20])
+    ]
+    alone = scored(0, OLD, items < 380, attached=True).model_copy(update={"loss": own})
+    found = only(retention(scores, NEW, of_base=BaseScores([alone], {0: 0, 1: 0})))
+    assert (found.reversible, found.loss_change) == (True, change)
+    assert found.remark is not None
+    assert said in found.remark
 
 
 def test_of_other_numbers_of_items_the_first_are_compared() -> None:

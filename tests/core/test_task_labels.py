@@ -65,3 +65,17 @@ def test_a_task_that_is_not_installed_keeps_its_name() -> None:
     assert labels({"name": "of_a_plug_in", "dataset": "leaves"}) == (
         "of_a_plug_in(dataset=leaves)",
     )
+
+
+def test_a_standard_task_is_named_by_itself_and_its_shots() -> None:
+    given = {"name": "benchmark", "tasks": ["openbookqa"], "limit": 60}
+    resolved = {**given, "shots": 0, "dataset": {"name": "openbookqa-0-shots-first-60"}}
+    one = {"name": "benchmark", "tasks": ["hellaswag", "arc_easy"], "shots": 1}
+    label = "openbookqa (0 shots, first 60)"
+    assert labels(given, one) == (label, "hellaswag, arc_easy (1 shot)")
+    normalised = {**resolved, "score": "acc_norm"}
+    assert scores.task_labels([resolved]) == [label]
+    assert scores.task_labels([resolved, normalised]) == [
+        f"{label} (score=default)",
+        f"{label} (score=acc_norm)",
+    ]

@@ -11,7 +11,7 @@ from tests.engine.running import run
 from tests.engine.text_jobs import pretraining
 from tests.texts import COMPLETION, Stored, a_byte_pair_tokeniser, reviews, stored
 
-from adaptlab.engine.items.texts import bytes_of_answers, texts_of
+from adaptlab.engine.items.texts import sizes_of_answers, texts_of
 from adaptlab.engine.measuring.metric_floors import unskilled
 from adaptlab.errors import InvalidSpec
 from adaptlab.plugins.metric import METRICS, metrics
@@ -115,7 +115,7 @@ def test_bytes_are_those_of_the_text_with_any_tokeniser(tmp_path: Path) -> None:
     pairs = read_tokeniser(a_byte_pair_tokeniser(row["told"] for row in rows), 1)
     document = {**TASK, "metric": "bits_per_byte"}
     found = [
-        bytes_of_answers(data.task(document, tokeniser), "test", 8).tolist()
+        sizes_of_answers(data.task(document, tokeniser), "test", 8, "bytes").tolist()
         for tokeniser in (ByteTokeniser(), pairs)
     ]
     assert found[0] == found[1]
@@ -139,7 +139,7 @@ def test_the_floor_of_bits_per_byte_is_in_bytes(tmp_path: Path) -> None:
     data = stored(tmp_path, records("bits_per_byte"))
     document = {**TASK, "metric": "bits_per_byte"}
     task = data.task(document)
-    sizes = bytes_of_answers(task, "test", 8).numpy()
+    sizes = sizes_of_answers(task, "test", 8, "bytes").numpy()
     table = np.stack((np.zeros(8), sizes), 1).astype(np.float64)
     found = unskilled(task, METRICS.get("bits_per_byte"), table)
     assert found is not None

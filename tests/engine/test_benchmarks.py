@@ -3,14 +3,14 @@
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
-from tests.benchmarks import TASKS, a_plain_tokeniser, write_documents
+from tests.benchmarks import TASKS, TEXTS, a_plain_tokeniser, write_documents
 from tests.engine.peft_adapters import (
     METHODS,
     drawn,
@@ -29,10 +29,14 @@ from adaptlab.engine.items.task_items import scored_items
 from adaptlab.engine.items.texts import texts_of
 from adaptlab.engine.measuring.answering import given_answers
 from adaptlab.engine.measuring.evaluate import judged
+from adaptlab.engine.measuring.measuring import statistics_of
 from adaptlab.engine.models.model import Model
 from adaptlab.engine.models.plan import make_plan
 from adaptlab.plugins.corpus import read_corpus
+from adaptlab.plugins.metric import measured_on
+from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.rendered_items import TEXT_METRICS
 from adaptlab.specs.base_models import BaseModelFacts
 from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
@@ -45,11 +49,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning"),
 ]
 
+PAGES = 5
 READ = 150
 """Tokens that the harness lets a model read; some items are longer."""
 CONFIG = json.dumps({"bos_token": "<s>", "eos_token": "</s>"}).encode()
 """One of the two tokenisers names a first token without writing it."""
-SHOTS = {"arc_easy": 2, "hellaswag": 1, "lambada_openai": 0}
+SHOTS = {"arc_easy": 2, "hellaswag": 1, "lambada_openai": 0, TEXTS: 0}
 MAKERS: Mapping[str, Callable[[], Any]] = {
     "gpt2": lambda: gpt2(vocab_size=320, n_positions=READ + 3),
     "llama": lambda: llama(vocab_size=320, max_position_embeddings=READ + 3),
@@ -78,7 +83,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
     documents = write_documents(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refused)
-        items = {task: rendered(task, SHOTS[task], documents[task]) for task in TASKS}
+        items = {task: rendered(task, SHOTS[task], path) for task, path in documents.items()}
         kept = {task: stored(folder, one.records(), one.name) for task, one in items.items()}
         yield Staged(documents, items, kept, stored(folder, reviews(60)))
 
@@ -90,6 +95,7 @@ class Bench:
     both: Pair
     tokeniser: bytes
     staged: Staged
+    tasks: tuple[str, ...] = TASKS
 
     def engine(self, method: Any, tensors: Mapping[str, Tensor], score: Scores = "acc") -> Model:
         """The engine's model with a method's tensors, which watches the tasks."""
@@ -102,10 +108,10 @@ class Bench:
                 "name": "benchmark",
                 "tasks": [task],
                 "shots": SHOTS[task],
-                "score": "acc" if task == "lambada_openai" else score,
+                "score": score if task in ("arc_easy", "hellaswag") else "acc",
                 "tokens": {"longest": READ + 1},
             }
-            for task in TASKS
+            for task in self.tasks
         ]
         spec = AdaptSpec.model_validate(
             {
@@ -140,10 +146,10 @@ class Bench:
             pretrained=model, tokenizer=tokenizer, batch_size=batch, max_length=READ, device="cpu"
         )
         folders: list[str | Path] = [
-            Path(_root()) / name for name in ("arc", "hellaswag", "lambada")
+            Path(_root()) / name for name in ("arc", "hellaswag", "lambada", TEXTS)
         ]
         manager = TaskManager(include_path=folders, include_defaults=False)
-        entries = [self._entry(task) for task in TASKS]
+        entries = [self._entry(task) for task in self.tasks]
         return simple_evaluate(
             model=reference,
             tasks=[{"group": "all", "task": entries}],
@@ -185,6 +191,12 @@ def theirs(result: Any) -> Likelihoods:
     }
 
 
+def of_texts(result: Any) -> Likelihoods:
+    """The log-likelihoods of whole texts of the harness."""
+    samples = result["samples"][TEXTS]
+    return {(TEXTS, one["doc_id"], 0): float(one["filtered_resps"][0]) for one in samples}
+
+
 def ours(model: Model, batch: int) -> Likelihoods:
     """The log-likelihoods of the engine; equal choices have one."""
     found: Likelihoods = {}
@@ -195,7 +207,7 @@ def ours(model: Model, batch: int) -> Likelihoods:
         answer = partial(model.answers, task=task, attached=bool(model.trained))
         for places, items in scored_items(task, "test", samples, batch, torch.device("cpu")):
             if not isinstance(items, RequestItems):
-                losses = items.token_losses(answer(items)).sum(-1)[0].tolist()
+                losses = items.item_losses(answer(items), answer)[0].tolist()
                 pairs = zip(places.tolist(), losses, strict=True)
                 found |= {(name, records[place], 0): -loss for place, loss in pairs}
                 continue
@@ -230,15 +242,7 @@ def furthest(one: Likelihoods, other: Likelihoods) -> float:
 def test_likelihoods_and_scores_are_those_of_the_harness(
     bench: Bench, kind: str, tmp_path: Path
 ) -> None:
-    both, library = bench.both, bench.both.theirs
-    method, tensors = METHODS["lora-everywhere"](both), {}
-    if kind != "none":
-        method = METHODS[kind](both)
-        tensors = drawn(method, both)
-        files = exported(both, method, tensors)
-        if kind in ("soft-prompt", "prefix"):
-            make_room_for_learned_positions(both)
-        library = loaded(both, files, tmp_path / "adapter")
+    method, tensors, library = adapted(bench.both, kind, tmp_path)
     model = bench.engine(method, tensors)
     alone, together = bench.harness(library, 1), bench.harness(library, 7)
     assert furthest(ours(model, 1), theirs(alone)) <= 1e-5
@@ -248,6 +252,45 @@ def test_likelihoods_and_scores_are_those_of_the_harness(
     normalised = bench.engine(method, tensors, "acc_norm")
     assert accuracies(normalised) == of_harness(alone, "acc_norm")
     assert prompts(bench.staged) == their_prompts(alone)
+
+
+@pytest.mark.long("every combination", but=2)
+@pytest.mark.parametrize("kind", ["none", "lora-everywhere", "soft-prompt", "prefix"])
+def test_windows_of_texts_and_their_figures_are_those_of_the_harness(
+    bench: Bench, kind: str, tmp_path: Path
+) -> None:
+    bench = replace(bench, tasks=(TEXTS,))
+    method, tensors, library = adapted(bench.both, kind, tmp_path)
+    model = bench.engine(method, tensors)
+    alone = bench.harness(library, 1)
+    assert furthest(ours(model, 1), of_texts(alone)) <= 1e-5
+    assert furthest(ours(model, 3), of_texts(alone)) <= 1e-5
+    figures = alone["results"][TEXTS]
+    expected = {name: figures[f"{name},none"] for name in TEXT_METRICS}
+    assert measured(model) == pytest.approx(expected, rel=1e-5)
+
+
+def measured(model: Model) -> dict[str, float]:
+    """The figures of whole texts, from statistics by item."""
+    (task,) = model.plan.evaluation_tasks()
+    found = judged(model, task, "test", PAGES, 1, attached=bool(model.trained))
+    assert found.counted is not None
+    assert found.counted.max() > 4 * READ, "some have many windows"
+    assert found.counted.min() < READ, "some have one"
+    kinds = measured_on(as_json(task))
+    return {kind.name: kind.value(statistics_of(task, "test", kind, found)[0]) for kind in kinds}
+
+
+def adapted(both: Pair, kind: str, folder: Path) -> tuple[Any, Mapping[str, Tensor], Any]:
+    """A method with its tensors, and the library's model with it."""
+    if kind == "none":
+        return METHODS["lora-everywhere"](both), {}, both.theirs
+    method = METHODS[kind](both)
+    tensors = drawn(method, both)
+    files = exported(both, method, tensors)
+    if kind in ("soft-prompt", "prefix"):
+        make_room_for_learned_positions(both)
+    return method, tensors, loaded(both, files, folder / "adapter")
 
 
 def of_harness(result: Any, score: Scores) -> Any:
@@ -273,7 +316,7 @@ def their_prompts(result: Any) -> list[tuple[str, str]]:
 
 
 def test_items_are_of_every_awkward_kind(bench: Bench) -> None:
-    items = [item for one in bench.staged.items.values() for item in one.items]
+    items = [item for task in TASKS for item in bench.staged.items[task].items]
     assert {len(item.choices) for item in items} == {1, 3, 4, 5}
     assert any(context == "" for item in items for context in item.contexts)
     model = bench.engine(METHODS["lora-everywhere"](bench.both), {})
@@ -281,6 +324,26 @@ def test_items_are_of_every_awkward_kind(bench: Bench) -> None:
     assert isinstance(task, TextTask)
     corpus = read_corpus(task)
     assert 0 < corpus.cut < len(corpus.lengths)
+
+
+def test_items_that_hang_on_rounding_are_counted(bench: Bench) -> None:
+    """Without weights, all choices of equal length are equally likely."""
+    model = bench.engine(METHODS["lora-everywhere"](bench.both), {})
+    task, *_ = model.plan.evaluation_tasks()
+    (kind,) = measured_on(as_json(task))
+    assert kind.name == "near_ties"
+    found = judged(model, task, "test", 14, 1, attached=False)
+    assert found.ahead is not None
+    assert not statistics_of(task, "test", kind, found).any()
+    likelihoods = ours(replace(model, trained={}), 5)
+    assert isinstance(task, TextTask)
+    first = "arc_easy", int(texts_of(task).of_split["test"][0])
+    of_first = sorted(one for (*item, _), one in likelihoods.items() if tuple(item) == first)
+    assert float(found.ahead[0, 0]) == pytest.approx(of_first[-1] - of_first[-2], abs=1e-4)
+    flat = replace(model, base={name: torch.zeros_like(one) for name, one in model.base.items()})
+    tied = judged(flat, task, "test", 14, 1, attached=False)
+    assert tied.ahead is not None
+    assert bool((tied.ahead >= 0).all())
 
 
 def test_a_choice_is_shown_as_the_answer(bench: Bench) -> None:

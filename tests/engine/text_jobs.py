@@ -18,8 +18,11 @@ from adaptlab.specs.spec import PretrainSpec
 MINIGPT: Mapping[str, Any] = {"name": "minigpt", "layers": 2, "heads": 2, "width": 16}
 
 
-def pretraining(data: Stored, task: Mapping[str, Any], **changes: Any) -> Any:
+def pretraining(
+    data: Stored, task: Mapping[str, Any], *, watched: Stored | None = None, **changes: Any
+) -> Any:
     """Return a resolved pretraining on texts with two seeds, in float64."""
+    known = {**data.datasets, **({} if watched is None else watched.datasets)}
     spec = {
         "name": "base",
         "family": MINIGPT,
@@ -30,7 +33,7 @@ def pretraining(data: Stored, task: Mapping[str, Any], **changes: Any) -> Any:
         **changes,
     }
     spec["training"] = {"precision": "float64", "validations": 1, **spec["training"]}
-    return resolve(PretrainSpec.model_validate(spec), None, data.datasets)
+    return resolve(PretrainSpec.model_validate(spec), None, known)
 
 
 def planned(spec: Any, data: Stored) -> tuple[Plan, Model]:

@@ -1,12 +1,12 @@
 """Generated answers of the harness, as far as they are compared here."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from adaptlab.errors import AdaptlabError
-from adaptlab.records.generation import ExactMatch, FilterStep, Generation, ResponseFilter
+from adaptlab.records.generation import ExactMatch, FilterStep, Generation, ResponseFilter, StepName
 
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """Names of the most tokens of an answer; the harness takes the first that is given."""
@@ -18,7 +18,16 @@ METRIC = "exact_match"
 LAST = "take_first"
 """The step that ends a filter: it takes the only answer."""
 UNFILTERED = "none"
-FUNCTIONS = ("regex", "remove_whitespace", "lowercase", "uppercase")
+FUNCTIONS: tuple[StepName, ...] = get_args(StepName)
+OF_ONE = ("majority_vote", LAST)
+"""Steps that choose among several answers, and leave a single one as it is."""
+REFUSED = {
+    "custom": "runs a program of the task",
+    "multi_choice_regex": "reads the choices of each document, which are not a part of the answer",
+    "regex_pos": "gives a list of tags, which is compared by a program",
+    "take_first_k": "takes several answers, and one is generated here",
+}
+"""What keeps a step of lm-eval from being used here."""
 IGNORED = tuple(ExactMatch.model_fields)
 _DESCRIBING = ("metric", "aggregation", "higher_is_better")
 
@@ -87,18 +96,31 @@ def _filters(task: str, listed: Sequence[Settings]) -> Iterator[ResponseFilter]:
         yield ResponseFilter(name=UNFILTERED)
     for entry in listed:
         steps: Sequence[Settings] = entry.get("filter") or ()
-        functions = [step.get("function") for step in steps]
-        if functions[-1:] != [LAST] or not set(functions[:-1]) <= set(FUNCTIONS):
+        functions = [str(step.get("function")) for step in steps]
+        unknown = next((one for one in functions if one not in (*FUNCTIONS, *OF_ONE)), None)
+        if unknown is not None or functions[-1:] != [LAST] or LAST in functions[:-1]:
+            why = REFUSED.get(unknown or "", "is not implemented here")
+            named = f"the filter {unknown}, which {why}" if unknown else f"{functions}"
             raise NotRendered(
-                f"{task} reads answers by {functions} in {entry.get('name')}. Choose a task whose "
-                f"filters have the steps {', '.join(FUNCTIONS)}, and {LAST} last."
+                f"{task} reads answers by {named}, in {entry.get('name')}. Choose a task whose "
+                f"filters have the steps {', '.join((*FUNCTIONS, *OF_ONE))}, and {LAST} last."
             )
-        yield ResponseFilter(name=str(entry.get("name")), steps=tuple(map(_step, steps[:-1])))
+        own = (step for step in steps if step["function"] not in OF_ONE)
+        yield ResponseFilter(name=str(entry.get("name")), steps=tuple(_step(task, s) for s in own))
 
 
-def _step(step: Settings) -> FilterStep:
+def _step(task: str, step: Settings) -> FilterStep:
+    members = dict(step)
+    if step["function"] == "map":
+        if not isinstance(members.get("default_value"), str):
+            raise NotRendered(
+                f"{task} maps answers without a text for those that are not listed. Choose a task "
+                "whose filter map has a default_value."
+            )
+        mapping: Settings = members.pop("mapping_dict", None) or {}
+        members["mapping"] = tuple(mapping.items())
     usual = {"regex_pattern": r"#### (\-?[0-9\.\,]+)"} if step["function"] == "regex" else {}
-    return FilterStep.model_validate({**usual, **step})
+    return FilterStep.model_validate({**usual, **members})
 
 
 def _match(task: str, metrics: Sequence[Settings]) -> ExactMatch:

@@ -13,11 +13,20 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from adaptlab.errors import AdaptlabError
+from adaptlab.plugins.metric import METRICS
 from adaptlab.records.generation import Generation
-from adaptlab.records.rendered_items import Output, RenderedItem, Rendering, dataset_of
+from adaptlab.records.rendered_items import (
+    ROLLING,
+    TEXT_METRICS,
+    Output,
+    RenderedItem,
+    Rendering,
+    dataset_of,
+)
+from adaptlab.records.text_units import TEXT_UNITS, TextUnit
 from adaptlab_client.machine.benchmark_generation import (
     METRIC,
     NotRendered,
@@ -33,9 +42,13 @@ FORMS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 OWN_PROGRAMS = ("class", "process_results", "custom_dataset", "doc_to_image", "doc_to_audio")
 """Members with which a task answers or scores by a program of its own."""
-OUTPUTS: tuple[Output, ...] = ("multiple_choice", "loglikelihood", "generate_until")
+PROGRAMS_OF_TEXTS = tuple(name for name in OWN_PROGRAMS if name != "process_results")
+"""Those of whole texts, of which that member counts words and bytes."""
+OUTPUTS: tuple[Output, ...] = get_args(Output)
 GENERATED = "generate_until"
 UNKNOWN = "unknown"
+PROBE = -1.5
+"""A log-likelihood whose way through a task's program is followed."""
 HARNESS = (PACKAGE, VERSION, "MIT")
 Document = Mapping[str, Any]  # Any: the documents of all data sets
 
@@ -132,10 +145,18 @@ def _check(task: str, settings: Mapping[str, Any], shots: int) -> None:
             f"{task} is of the kind {output}. Choose a task of the kind {', '.join(OUTPUTS[:-1])} "
             f"or {OUTPUTS[-1]}."
         )
-    own = next((member for member in OWN_PROGRAMS if settings.get(member) is not None), None)
+    programs = OWN_PROGRAMS if output != ROLLING else PROGRAMS_OF_TEXTS
+    own = next((member for member in programs if settings.get(member) is not None), None)
     if own is not None:
         raise NotRendered(f"{task} has a program of its own in {own}. Choose another task.")
     metrics = [entry.get("metric") for entry in settings.get("metric_list") or ()]
+    if output == ROLLING:
+        if shots or not set(metrics) & set(TEXT_METRICS):
+            raise NotRendered(
+                f"{task} reads whole texts, without examples, and has the metrics {metrics}. "
+                f"Leave --shots out, and choose a task with {', '.join(TEXT_METRICS)}."
+            )
+        return
     if output != GENERATED and metrics and "acc" not in metrics:
         raise NotRendered(f"{task} is not scored by acc but by {metrics}. Choose another task.")
     if output == GENERATED:
@@ -150,9 +171,10 @@ def _metrics(settings: Mapping[str, Any]) -> dict[str, Any]:
     The harness looks for some of them on a hub.
     """
     listed = settings.get("metric_list") or ()
-    own = [entry for entry in listed if entry.get("metric") == METRIC]
-    generates = settings.get("output_type", GENERATED) == GENERATED
-    return {"metric_list": own} if generates and len(own) < len(listed) else {}
+    output = settings.get("output_type", GENERATED)
+    known = {GENERATED: (METRIC,), ROLLING: TEXT_METRICS}.get(output)
+    own = [entry for entry in listed if known is None or entry.get("metric") in known]
+    return {"metric_list": own} if len(own) < len(listed) else {}
 
 
 def _own_data(
@@ -235,6 +257,8 @@ def _items(loaded: Any) -> tuple[list[Document], tuple[RenderedItem, ...]]:
 def _item(loaded: Any, number: int, document: Document, requests: Sequence[Any]) -> RenderedItem:
     if loaded.OUTPUT_TYPE == GENERATED:
         return _generated_item(loaded, number, document, requests[0].args[0])
+    if loaded.OUTPUT_TYPE == ROLLING:
+        return _text_item(loaded, number, document, requests[0].args[0])
     compares = loaded.OUTPUT_TYPE == "multiple_choice"
     choices = loaded.doc_to_choice(document) if compares else [requests[0].args[1]]
     asked = [request.args for request in requests[: len(choices)]]  # others lack the context
@@ -261,6 +285,25 @@ def _generated_item(loaded: Any, number: int, document: Document, context: str) 
         choices=targets,
         gold=0,
     )
+
+
+def _text_item(loaded: Any, number: int, document: Document, text: str) -> RenderedItem:
+    """Return a text, whose words and bytes the task counts, also by a program.
+
+    Raises:
+        NotRendered: it is empty, or the program does more than count.
+    """
+    measured: Mapping[str, Any] = loaded.process_results(document, [PROBE])
+    counted: dict[TextUnit, int] = {unit: count(text) for unit, count in TEXT_UNITS.items()}
+    for name in TEXT_METRICS:
+        summed, size = measured.get(name, (PROBE, counted[METRICS.get(name).text_unit]))
+        if not text or summed != PROBE or not isinstance(size, int) or size < 1:
+            raise NotRendered(
+                f"Item {number} of {loaded.config.task} is empty, or its log-likelihood is not "
+                "divided by a number of words or bytes. Leave it out, or choose another task."
+            )
+        counted[METRICS.get(name).text_unit] = size
+    return RenderedItem(number, ("",), (text,), ("",), 0, counted)
 
 
 def _generation(task: str, settings: Mapping[str, Any], loaded: Any) -> Generation | None:
@@ -313,6 +356,7 @@ def _rendering(
 ) -> Rendering:
     output: Output = settings.get("output_type", GENERATED)
     counts = [1 if output == GENERATED else len(item.choices) for item in items]
+    sizes = [len(item.continuations[0].encode()) for item in items if output == ROLLING]
     pairs = [pair for item in items for pair in zip(item.contexts, item.continuations, strict=True)]
     return Rendering(
         task=task,
@@ -326,6 +370,7 @@ def _rendering(
         choices=max(counts),
         chance=round(sum(1 / count for count in counts) / len(counts), 6),
         answer=max(len((_spaces(context) + answer).encode()) for context, answer in pairs),
+        text=sum(sizes) // len(sizes) if sizes else None,
     )
 
 

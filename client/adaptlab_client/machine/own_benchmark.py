@@ -12,8 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from adaptlab.records.generation import StepName
+from adaptlab.records.rendered_items import Output, TextMetric
 from adaptlab.values import Value
 from adaptlab_client.machine.benchmark_generation import NotRendered
 
@@ -24,26 +26,43 @@ MOST_INCLUDES = 8
 LONGEST_RENDERED = 2**20
 """Characters of a rendered template."""
 
+AGGREGATIONS: Mapping[str, tuple[str, bool]] = {
+    "bits_per_byte": ("bits_per_byte", False),
+    "byte_perplexity": ("weighted_perplexity", False),
+    "word_perplexity": ("weighted_perplexity", False),
+}
+"""How other figures than means are summed, and whether the highest is the best."""
+
 Split = Annotated[str, StringConstraints(pattern=r"^\w{1,64}$")]
 Template = Annotated[str, StringConstraints(max_length=16_384)]
 Text = Annotated[str, StringConstraints(max_length=512)]
 
 
 class _Metric(Value):
-    metric: Literal["acc", "acc_norm", "acc_bytes", "exact_match"]
-    aggregation: Literal["mean"] = "mean"
-    higher_is_better: Literal[True] = True
+    metric: Literal["acc", "acc_norm", "acc_bytes", "exact_match"] | TextMetric
+    aggregation: Text | None = None
+    higher_is_better: bool | None = None
     regexes_to_ignore: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
     ignore_case: bool = False
     ignore_punctuation: bool = False
     ignore_numbers: bool = False
 
+    @model_validator(mode="after")
+    def _is_summed_as_usual(self) -> "_Metric":
+        usual = AGGREGATIONS.get(self.metric, ("mean", True))
+        for given, own in zip((self.aggregation, self.higher_is_better), usual, strict=True):
+            if given not in (None, own):
+                raise ValueError(f"{self.metric} has the aggregation {usual[0]}, not {given}.")
+        return self
+
 
 class _Step(Value):
-    function: Literal["regex", "remove_whitespace", "lowercase", "uppercase", "take_first"]
+    function: StepName | Literal["take_first", "majority_vote"]
     regex_pattern: Text | None = None
     group_select: int = 0
     fallback: Text = "[invalid]"
+    mapping_dict: Annotated[dict[Text, Text], Field(max_length=64)] | None = None
+    default_value: Text | None = None
 
 
 class _Filter(Value):
@@ -70,7 +89,7 @@ class OwnTask(Value):
     """The members that a task file of a team's own can have, as in lm-eval."""
 
     task: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]{0,63}$")]
-    output_type: Literal["multiple_choice", "loglikelihood", "generate_until"]
+    output_type: Output
     dataset_path: Literal["json", "parquet"] | None = None
     training_split: Split | None = None
     validation_split: Split | None = None

@@ -17,6 +17,7 @@ TASKS: dict[Needs, str] = {
     "likelihood": "completions, from the likelihood of right answers",
     "likelihood_of_text": "completions, from the likelihood of right answers",
     "endings": "completions, beside metrics that compare answers",
+    "choices": "standard tasks with choices, beside the share of right items",
     "base": "neutral texts",
     "answers": "completions, from decoded answers",
 }

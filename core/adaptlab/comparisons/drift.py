@@ -60,9 +60,11 @@ class PassageStatistics:
 def neutral_texts(evaluations: Sequence[Evaluation]) -> Iterator[PassageStatistics]:
     """Yield the datasets of neutral texts that were scored both ways."""
     for task, pairs in paired_tasks(evaluations):
+        if not is_measured_against_base(task.get("metric")):
+            continue
         read = [(_columns(one, task), _columns(base, task)) for one, base in pairs]
         known = [(one, base) for one, base in read if one is not None and base is not None]
-        if not is_measured_against_base(task.get("metric")) or len(known) < len(pairs):
+        if len(known) < len(pairs):
             continue
         yield PassageStatistics(
             task=task,

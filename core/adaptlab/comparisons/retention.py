@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adaptlab.comparisons.retained_metric import metric_values
 from adaptlab.comparisons.scores import SHOWN_SPLIT
-from adaptlab.comparisons.task_retention import LEVEL, ROUTED, TaskRetention
+from adaptlab.comparisons.task_retention import LEVEL, ROUTED, WHOLE_TEXTS, TaskRetention
 from adaptlab.figures import percent
-from adaptlab.plugins.metric import is_measured_against_base
+from adaptlab.plugins.metric import Metric, is_measured_against_base
+from adaptlab.records.rendered_items import text_metrics
 from adaptlab.runs.events import Evaluation
 from adaptlab.specs.spec import Mode
 from adaptlab.specs.task_floor import task_floors
@@ -37,10 +39,14 @@ class BaseScores:
 class OldTask:
     """The scores of seeds on one task, adapted and of their base models.
 
-    Seeds are paired: both scores of a seed are of one base replicate on the same items.
+    Seeds are paired: both scores of a seed are of one base replicate on the same items. They are
+    by the task's own metric if `by_metric` and if that can be retained, otherwise of right items;
+    `note` says why it cannot.
     """
 
-    def __init__(self, pairs: Sequence[tuple[Evaluation, Evaluation]]) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Evaluation, Evaluation]], *, by_metric: bool = True
+    ) -> None:
         items = pairs[0][0].total
         self._pairs = [pair for pair in pairs if {one.total for one in pair} == {items}]
         self._attached, self._base = zip(*self._pairs, strict=True)
@@ -48,9 +54,20 @@ class OldTask:
         self.items = items
         self.seeds = tuple(one.seed for one in self._attached)
         self.clusters = self._attached[0].clusters
+        self._by_metric = by_metric
+        found = metric_values(self.task, self._attached, self._base) if by_metric else None
+        self._values = None if isinstance(found, str) else found
+        self.note = found if isinstance(found, str) and not text_metrics(self.task) else None
+
+    @property
+    def metric(self) -> Metric | None:
+        """The metric that outcomes are values of, None for right items."""
+        return self._values and self._values.metric
 
     def outcomes(self) -> tuple[Outcomes, Outcomes]:
         """Return the outcomes of adapted and of base models, [seed, item]."""
+        if self._values is not None:
+            return self._values.attached, self._values.base
         return _bits(self._attached), _bits(self._base)
 
     def units(self) -> tuple[Outcomes, Outcomes]:
@@ -62,15 +79,20 @@ class OldTask:
 
     def of_seeds(self, seeds: Sequence[int]) -> "OldTask":
         """Return the scores of some seeds, in the order of the scores."""
-        return OldTask([pair for pair in self._pairs if pair[0].seed in seeds])
+        pairs = [pair for pair in self._pairs if pair[0].seed in seeds]
+        return OldTask(pairs, by_metric=self._by_metric)
 
     @property
     def base_accuracy(self) -> float:
-        """The mean accuracy of the base models."""
+        """The mean accuracy of the base models, or value of the metric."""
+        if self._values is not None:
+            return float(self._values.base.mean())
         return sum(one.accuracy for one in self._base) / len(self._base)
 
     def floor(self) -> Floor | None:
-        """Return the accuracy without skill, None if the task is not installed."""
+        """Return the score without skill, None if the task is not installed."""
+        if self._values is not None:
+            return Floor(accuracy=self._values.floor, kind="constant_answer")
         if (known := task_floors(self.task)) is None:
             return None
         return floor_of(known[0], (one.majority for one in self._base), None, known[1])
@@ -81,18 +103,31 @@ class OldTask:
         Every base is shown to have the skill, each at 5 %: together they err no more often
         (intersection-union).
         """
+        if text_metrics(self.task):
+            return WHOLE_TEXTS
         least = least_skill(floor)
-        limits = ((one, shown_accuracy(_right(one), _counted(one))) for one in self._base)
-        weakest, limit = min(limits, key=lambda one: one[1])
+        limit, weakest = min(self._shown())
         if limit > least:
             return None
         cue = "with" if "cue" in self.task else "without"
         return (
-            f"The base is at its floor {cue} a cue: {percent(weakest.accuracy)} right, at least "
+            f"The base is at its floor {cue} a cue: {weakest}, at least "
             f"{percent(limit)} at 95 %, and {percent(least)} is the least skill above the floor of "
             f"{percent(floor.accuracy)}. Watch the task with a cue after which the base does it: a "
             "token, an instruction or demonstrations."
         )
+
+    def _shown(self) -> Iterator[tuple[float, str]]:
+        """Yield what each base's score is shown to exceed, and the score as text."""
+        if self._values is not None:
+            values = self._values.base.mean(axis=1).tolist()
+            title = self._values.metric.in_sentence
+            limits = self._values.shown(self.clusters)
+            yield from zip(limits, (f"{title} {percent(one)}" for one in values), strict=True)
+            return
+        for one in self._base:
+            limit = shown_accuracy(_right(one), _counted(one))
+            yield limit, f"{percent(one.accuracy)} right"
 
     def is_reversible(self, of_base: BaseScores) -> bool | None:
         """Return True if detached outcomes are those of the base's own job.
@@ -100,14 +135,30 @@ class OldTask:
         The result is None if that job has not scored the task. With other numbers of items, the
         first ones are compared, which both have in common.
         """
+        pairs = self._detached_and_own(of_base)
+        return all(_same(*pair) for pair in pairs) if pairs else None
+
+    def loss_change(self, of_base: BaseScores) -> float | None:
+        """Return the largest difference of detached losses from that job's.
+
+        The result is None if a loss is not kept, or is that of other items.
+        """
+        changes = [_loss_change(*pair) for pair in self._detached_and_own(of_base)]
+        known = [one for one in changes if one is not None]
+        return max(known) if known and len(known) == len(changes) else None
+
+    def _detached_and_own(self, of_base: BaseScores) -> list[tuple[Evaluation, Evaluation]]:
+        """Return detached scores with those of the base's own job, by seed.
+
+        There are none if that job has not scored the task.
+        """
         scores = [one for one in of_base.scores if one.task == self.task]
         # Of several trials, a replicate of the base is the one that its seed keeps.
         own = dict(enumerate(sorted(scores, key=lambda one: one.replicate)))
-        started = [own.get(of_base.started.get(seed, -1)) for seed in self.seeds]
-        pairs = [*zip(self._base, started, strict=True)]
-        if not pairs or any(one is None for _, one in pairs):
-            return None
-        return all(_same(ours, theirs) for ours, theirs in pairs if theirs is not None)
+        started = (own.get(of_base.started.get(seed, -1)) for seed in self.seeds)
+        every = zip(self._base, started, strict=True)
+        pairs = [(ours, theirs) for ours, theirs in every if theirs is not None]
+        return pairs if len(pairs) == len(self.seeds) else []
 
     def sample(self, floor: Floor) -> Sample:
         """Return the retention of every seed."""
@@ -128,7 +179,8 @@ def old_tasks(
 
 def gained(evaluations: Sequence[Evaluation], new: Mapping[str, object] | None) -> OldTask | None:
     """Return the scores on the new task, None unless it was scored both ways."""
-    return next((OldTask(pairs) for task, pairs in paired_tasks(evaluations) if task == new), None)
+    every = paired_tasks(evaluations)
+    return next((OldTask(pairs, by_metric=False) for task, pairs in every if task == new), None)
 
 
 def paired_tasks(
@@ -183,7 +235,10 @@ def _retention(
         items=task.items,
         level=level,
         mode=mode,
+        metric=task.metric and task.metric.name,
+        note=task.note,
         reversible=None if of_base is None else task.is_reversible(of_base),
+        loss_change=None if of_base is None else task.loss_change(of_base),
     )
     if mode == "routed":
         return common.model_copy(update={"reason": ROUTED})
@@ -207,6 +262,12 @@ def _same(first: Evaluation, second: Evaluation) -> bool:
     count = min(first.total, second.total)
     ours, theirs = (_bits([one])[0, :count] for one in (first, second))
     return bool((ours == theirs).all())
+
+
+def _loss_change(first: Evaluation, second: Evaluation) -> float | None:
+    if first.total != second.total or first.loss is None or second.loss is None:
+        return None
+    return abs(first.loss - second.loss)
 
 
 def _counted(one: Evaluation) -> float:

@@ -1,6 +1,7 @@
 """Retention of an old task, and drift on texts, as answers."""
 
 from adaptlab.figures import percent
+from adaptlab.plugins.metric import metric_named
 from adaptlab.specs.spec import Mode
 from adaptlab.values import Value
 
@@ -9,6 +10,10 @@ ROUTED = (
     "The adaptation is routed: requests of this task meet the base alone, whatever the method. Set "
     "`evaluation.mode` to always_on to measure retention."
 )
+WHOLE_TEXTS = (
+    "Whole texts have no right answers, of which a share could be retained. Compare their bits per "
+    "byte."
+)
 REVERSIBLE = {
     True: "Reversible: detached, all outcomes are those of the base's own job, item by item.",
     False: (
@@ -16,6 +21,7 @@ REVERSIBLE = {
         "versions of both jobs."
     ),
 }
+BIT_FOR_BIT = "So are the log-likelihoods of right answers: their mean is equal to the last bit."
 
 
 class TaskRetention(Value):
@@ -23,10 +29,15 @@ class TaskRetention(Value):
 
     `mean` is over `seeds`, in whose order `by_seed` has that of each; 1 keeps the whole skill, 0
     none, and more than 1 is better than before. `low` and `high` limit that of a typical seed on
-    new items. `base` is the mean accuracy of the base models alone, on the same `items`. All are
-    None, and `reason` says why, if a base does not clear its floor by a margin: then nothing can
-    be retained or lost. The same holds of an adaptation that is `routed`. `reversible` is whether
-    the detached outcomes are those of the base's own job, item by item; None if it has none.
+    new items. `base` is the mean accuracy of the base models alone, on the same `items`. If the
+    task has a bounded `metric` whose highest value is the best, all are values of it; `note` says
+    why another metric is not used. All are None, and `reason` says why, if a base does not clear
+    its floor by a margin: then nothing can be retained or lost. The same holds of an adaptation
+    that is `routed`. `reversible` is whether the detached outcomes are those of the base's own job,
+    item by item; None if it has none. `loss_change` is how far the mean loss of the right answers
+    then is from that job's, in nats per token, of the seed that is furthest: 0 is equal bit for
+    bit. It is None if both scored other items, or if a task chooses among labels, whose losses are
+    not kept.
     """
 
     task: dict[str, object]
@@ -41,13 +52,37 @@ class TaskRetention(Value):
     high: float | None = None
     reason: str | None = None
     mode: Mode = "always_on"
+    metric: str | None = None
+    note: str | None = None
     reversible: bool | None = None
+    loss_change: float | None = None
 
     @property
     def remark(self) -> str | None:
         """The reason if it was not measured, and whether it is reversible."""
         undone = None if self.reversible is None else REVERSIBLE[self.reversible]
-        return " ".join(text for text in (self.reason, undone) if text) or None
+        texts = self._in_metric, self.reason, self.note, undone, self._likelihoods
+        return " ".join(text for text in texts if text) or None
+
+    @property
+    def _in_metric(self) -> str | None:
+        """The metric of the figures, None if they are of right answers."""
+        if self.mode == "routed" or (metric := metric_named(self.metric)) is None:
+            return None
+        base, floor = metric.figure(self.base), metric.figure(self.floor)
+        return f"Retention of {metric.in_sentence}: the base has {base}, and the floor is {floor}."
+
+    @property
+    def _likelihoods(self) -> str | None:
+        """The comparison of log-likelihoods, None if outcomes differ already."""
+        if not self.reversible or self.loss_change is None:
+            return None
+        if self.loss_change == 0:
+            return BIT_FOR_BIT
+        return (
+            f"The mean log-likelihood of the right answers differs by {self.loss_change:.1g} nats "
+            "per token: batches of another size round otherwise."
+        )
 
     @property
     def figure(self) -> str:

@@ -16,6 +16,7 @@ from adaptlab.records.accepted_answers import NotAnswers
 from adaptlab.records.content import read_content
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.record import Record
+from adaptlab.records.text_units import TEXT_UNITS
 from adaptlab.text.chat import BadChat
 from adaptlab.text.clusters import Groups
 from adaptlab.text.encoding import (
@@ -204,13 +205,14 @@ class _Reader:
     def _keep_answer(
         self, number: int, record: Record, item: Encoded, metric: Metric, *, is_read: bool
     ) -> None:
-        """Keep the bytes of an answer, and note one that cannot be read."""
-        answer, needs_bytes = self._task.answer_text(record), metric.needs == "likelihood_of_text"
-        if needs_bytes:
-            self._corpus.answer_bytes.append(len(answer.encode()))
+        """Keep the length of an answer, and note one that cannot be read."""
+        answer, needs_text = self._task.answer_text(record), metric.needs == "likelihood_of_text"
+        if needs_text:
+            size = TEXT_UNITS[metric.text_unit](answer)
+            self._corpus.answer_sizes[metric.text_unit].append(size)
         if is_read and not all(map(metric.reads_answer, self._task.accepted(record))):
             self._note("unread_answer", number)
-        if is_read and needs_bytes:
+        if is_read and needs_text:
             text = self._source.tokeniser.text((*item.prompt, *item.answer))
             if answer.strip() not in text:
                 self._note("changed_answer", number)
@@ -399,9 +401,9 @@ class _Reader:
             detail = metric.unread(f"{counted(count, 'right answer')}; {place}")
             return Problem("/task/metric", "unread_answers", detail)
         detail = (
-            f"The base model's tokeniser changes {count:,} right answers, so their bytes say "
-            f"nothing about its tokens; {place}. Use another metric than {metric.name}, or another "
-            "base model."
+            f"The base model's tokeniser changes {count:,} right answers, so their "
+            f"{metric.text_unit} say nothing about its tokens; {place}. Use another metric than "
+            f"{metric.name}, or another base model."
         )
         return Problem("/task/metric", "changed_answers", detail)
 

@@ -1,12 +1,15 @@
 """The records of a text task as arrays of tokens."""
 
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field
+
+from adaptlab.records.text_units import TextUnit
 
 
 @dataclass
 class RequestArrays:
-    """The answers that items compare, one request after the other.
+    """Compared answers of items or windows of texts, one after the other.
 
     Attributes:
         prompts: the tokens of prompts, one after the other; requests can share one.
@@ -16,7 +19,7 @@ class RequestArrays:
         answered: tokens of each answer.
         places: the place of each answer among the choices of its item.
         sizes: what each log-likelihood is divided by before it is compared.
-        counts: requests of each item.
+        counts: requests of each item, of a text the windows beside its first.
     """
 
     prompts: "array[int]" = field(default_factory=lambda: array("i"))
@@ -26,7 +29,7 @@ class RequestArrays:
     answered: "array[int]" = field(default_factory=lambda: array("i"))
     places: "array[int]" = field(default_factory=lambda: array("b"))
     sizes: "array[int]" = field(default_factory=lambda: array("i"))
-    counts: "array[int]" = field(default_factory=lambda: array("b"))
+    counts: "array[int]" = field(default_factory=lambda: array("i"))
 
 
 @dataclass
@@ -48,8 +51,9 @@ class Corpus:
             a label word, the text after it, and the tokens that end every text. Empty for models
             that continue texts.
         groups: the number of each record's group, empty if records are independent.
-        requests: the answers that are compared, if items have rendered ones.
-        answer_bytes: bytes of each record's answer as text, empty if the metric needs none.
+        requests: the answers that are compared, or the further windows of texts, if items have
+            rendered ones.
+        answer_sizes: the length of each record's answer as text, by the units that metrics need.
         others: the tokens of every right answer of each record but its first, one after the other,
             of records that are not for training.
         other_lengths: tokens of each of these answers.
@@ -67,7 +71,9 @@ class Corpus:
     splits: "array[int]" = field(default_factory=lambda: array("b"))
     labels: "array[int]" = field(default_factory=lambda: array("b"))
     groups: "array[int]" = field(default_factory=lambda: array("i"))
-    answer_bytes: "array[int]" = field(default_factory=lambda: array("i"))
+    answer_sizes: "dict[TextUnit, array[int]]" = field(
+        default_factory=lambda: defaultdict(lambda: array("i"))
+    )
     own: "array[int]" = field(default_factory=lambda: array("i"))
     own_lengths: "array[int]" = field(default_factory=lambda: array("i"))
     others: "array[int]" = field(default_factory=lambda: array("i"))

@@ -15,15 +15,20 @@ from pydantic_core import CoreSchema, core_schema
 from adaptlab.figures import limited_points, percent, points
 from adaptlab.plugins.registry import Registry
 from adaptlab.records.answer_forms import FORMS, AnswerForm
+from adaptlab.records.rendered_items import has_choices, text_metrics
+from adaptlab.records.text_units import TextUnit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Needs = Literal["labels", "likelihood", "likelihood_of_text", "answers", "endings", "base"]
+Needs = Literal[
+    "labels", "likelihood", "likelihood_of_text", "answers", "endings", "choices", "base"
+]  # fmt: skip
 """What a metric is computed from: right and given labels, the loss of the right answers and their
-tokens, that loss and their bytes, decoded answers as texts, how these end, or the base model's
-distribution on the same tokens. One of endings is measured wherever answers are decoded."""
+tokens, that loss and the length of their text, decoded answers as texts, how these end, by how much
+the best choice is ahead, or the base model's distribution on the same tokens. One of endings is
+measured wherever answers are decoded."""
 FIRST_VERSION = "1"
 """The signature of values that were stored without one."""
 
@@ -40,9 +45,10 @@ class Metric(ABC):
         meaning: what it is, for those who read it in a table or ask for it in a query.
         needs: what it is computed from.
         columns: the statistics of an item. Of `labels` they are the places of the right and of the
-            given label, of `likelihood` the loss in nats and the counted tokens, or bytes of the
+            given label, of `likelihood` the loss in nats and the counted tokens, or units of the
             text; of `answers`, what `of_references` returns; of `endings`, the share of cut
-            answers; of `base`, divergence, loss, tokens and bytes.
+            answers; of `choices`, whether rounding can decide; of `base`, divergence, loss, tokens
+            and bytes.
         limits: the least and the largest value. Those of a share are 0 and 1.
         lower_is_better: true if the lowest value is the best.
         learnable_from: the part of the way from the floor to the best value from which the best
@@ -51,6 +57,7 @@ class Metric(ABC):
         axis_unit: the unit of differences in charts.
         axis_factor: the factor from the scale of tests to that unit.
         version: it changes with every change of the values.
+        text_unit: that of the text's length, of metrics that need the likelihood of text.
         reads: the form that right answers must have; another is refused with the job.
         reads_schema: true if answers can be checked by a JSON Schema.
         compares_bases: true if values on models with other tokenisers answer the same question.
@@ -68,6 +75,7 @@ class Metric(ABC):
     axis_unit: ClassVar[str] = "points"
     axis_factor: ClassVar[float] = 100.0
     version: ClassVar[str] = FIRST_VERSION
+    text_unit: ClassVar[TextUnit] = "bytes"
     reads: ClassVar[AnswerForm | None] = None
     reads_schema: ClassVar[bool] = False
     compares_bases: ClassVar[bool] = False
@@ -300,13 +308,14 @@ def accompanying(metric: Metric) -> tuple[Metric, ...]:
 def measured_on(task: Mapping[str, object]) -> tuple[Metric, ...]:
     """Return the metrics of results of a task, by its configuration.
 
-    The task's own is first. A task that generates answers and judges them by their texts has only
-    those that accompany it.
+    The task's own is first. A task that reads whole texts has all figures of these. A task that
+    generates answers and judges them by their texts has only those that accompany it.
     """
     if (own := metric_named(task.get("metric"))) is not None:
-        return own, *accompanying(own)
+        of_texts = (METRICS.get(name) for name in text_metrics(task) if name != own.name)
+        return own, *accompanying(own), *of_texts
     if task.get("generation") is None:
-        return ()
+        return tuple(one for one in metrics() if one.needs == "choices" and has_choices(task))
     return tuple(one for one in metrics() if one.needs == "endings")
 
 

@@ -9,21 +9,30 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.records.content import read_content
 from adaptlab.records.record import Record
 from adaptlab.records.rendered_items import SPLIT, RenderedItem, item_of
-from adaptlab.text.encoding import Encoded, LeavesNothing, encoded_prompt, encoded_request
+from adaptlab.records.text_units import TEXT_UNITS
+from adaptlab.text.encoding import (
+    Encoded,
+    LeavesNothing,
+    encoded_prompt,
+    encoded_request,
+    encoded_windows,
+)
 from adaptlab.text.splitting import EVERY_SPLIT
 
 
 class RequestReader:
     """Reads items of rendered requests.
 
-    The likelihoods of an item's answers are compared, each behind its own context, or an answer is
-    generated and compared as a text with those that are right.
+    The likelihoods of an item's answers are compared, each behind its own context, an answer is
+    generated and compared as a text with those that are right, or the likelihoods of a text's
+    windows are summed.
     """
 
     def __init__(self, task: TextTask) -> None:
         self._task, self._source = task, task.source()
         self._compares, self._judge = bool(task.listed_answers()), task.answer_judge()
-        self._corpus = Corpus(requests=RequestArrays() if self._compares else None)
+        has_requests = self._compares or task.reads_windows()
+        self._corpus = Corpus(requests=RequestArrays() if has_requests else None)
         if self._judge is not None:
             self._corpus.end = self._source.tokeniser.end
             self._corpus.stops = tuple(self._stops(self._judge.generation.until))
@@ -54,10 +63,7 @@ class RequestReader:
         for number, record in enumerate(records):
             try:
                 item = item_of(record)
-                if self._judge is None:
-                    self._add(number, item)
-                else:
-                    self._add_generated(number, item)
+                self._added(number, item)
             except LeavesNothing as error:
                 self._note(str(error), number)
             except ValueError as error:
@@ -65,6 +71,34 @@ class RequestReader:
         if self._faults:
             raise InvalidSpec(*map(self._problem, self._faults))
         return self._corpus
+
+    def _added(self, number: int, item: RenderedItem) -> None:
+        """Add an item by what is done with it."""
+        if self._task.reads_windows():
+            self._add_text(number, item)
+        elif self._judge is None:
+            self._add(number, item)
+        else:
+            self._add_generated(number, item)
+
+    def _add_text(self, number: int, item: RenderedItem) -> None:
+        """Add a text, with its first window as the answer to its beginning."""
+        corpus, limits = self._corpus, self._task.tokens
+        assert corpus.requests is not None
+        windows = encoded_windows(
+            self._source.tokeniser, item.continuations[item.gold], limits.longest
+        )
+        first, *further = windows
+        self._keep(first)
+        for one in further:
+            self._add_request(corpus.requests, one, 0, 1)
+        corpus.requests.counts.append(len(further))
+        for unit in TEXT_UNITS:
+            corpus.answer_sizes[unit].append(item.sizes[unit])
+        tokens = len(first.answer) + sum(len(one.answer) for one in further)
+        self._longest = max(self._longest, tokens + 1)
+        if further and limits.if_longer == "refuse":
+            self._note("long", number)
 
     def _add(self, number: int, item: RenderedItem) -> None:
         """Add an item, which has its right answer as the one to continue with."""

@@ -88,6 +88,14 @@ class Task(DescribedFields, ABC):
         """
         return None
 
+    @classmethod
+    def own_label(cls, task: Mapping[str, object]) -> str | None:
+        """Return a task's label, given or resolved, in place of the usual one.
+
+        By default there is none, and a task is named by its name, dataset or knobs.
+        """
+        return None
+
     def written(self, tokens: Sequence[int]) -> str:
         """Return tokens as people read them, by default as numbers."""
         return " ".join(map(str, tokens))
@@ -209,6 +217,10 @@ class Task(DescribedFields, ABC):
         is_decoded = metric is not None and metric.needs == "answers"
         is_decoded = is_decoded or self.answer_judge() is not None
         return self.answer_decoding().samples if is_decoded else 0
+
+    def shown(self, count: int) -> int:
+        """Return the test items whose answers are shown, at most `count`."""
+        return self.at_most("test", count)
 
     def parts(self) -> "tuple[Task, ...]":
         """Return the tasks of a mixture, or the task itself."""

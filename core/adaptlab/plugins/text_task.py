@@ -91,6 +91,10 @@ class TextTask(RecordsTask, ABC):
         """Return True if records hold the requests that a harness has rendered."""
         return False
 
+    def reads_windows(self) -> bool:
+        """Return True if whole texts are read, in windows of `tokens.longest`."""
+        return False
+
     def size_of(self, choice: str) -> int:
         """Return what a rendered choice's log-likelihood is divided by."""
         return 1

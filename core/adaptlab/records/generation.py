@@ -32,6 +32,12 @@ def _compiled(pattern: str) -> str:
     return pattern
 
 
+StepName = Literal[
+    "regex", "remove_whitespace", "lowercase", "uppercase", "map", "format_span"
+]  # fmt: skip
+"""Steps of lm-eval from one text to another, without a program of the task."""
+
+
 class FilterStep(Value):
     """One step from a generated text to an answer.
 
@@ -40,14 +46,20 @@ class FilterStep(Value):
         regex_pattern: the regular expression of `regex`.
         group_select: the place of the match that counts; −1 is the last.
         fallback: the answer without a match.
+        mapping: the answers of `map` by text; another text becomes `default_value`.
     """
 
-    function: Literal["regex", "remove_whitespace", "lowercase", "uppercase"]
+    function: StepName
     regex_pattern: Text = Field(default="", exclude_if=lambda value: not value)
     group_select: Annotated[int, Field(ge=-64, le=64)] = Field(
         default=0, exclude_if=lambda value: not value
     )
     fallback: Text = Field(default="[invalid]", exclude_if=lambda value: value == "[invalid]")
+
+    mapping: Annotated[tuple[tuple[Text, Text], ...], Field(max_length=64)] = Field(
+        default=(), exclude_if=lambda value: not value
+    )
+    default_value: Text = Field(default="", exclude_if=lambda value: not value)
 
     @field_validator("regex_pattern")
     @classmethod

@@ -185,9 +185,9 @@ class Measure(Value):
     """The value of a metric on the items of an evaluation.
 
     `statistics` are those of every item from whose sums it follows, packed as by
-    `item_statistics` and in base64. `floor` is what needs no skill. Both are null in results of
-    earlier versions, and `floor` of a base model alone. Values with different signatures are not
-    compared; null is that of version 1.
+    `item_statistics` and in base64. `floor` is what needs no skill; that of an adapted model
+    can be the base alone. Both are null in results of earlier versions. Values with different
+    signatures are not compared; null is that of version 1.
     """
 
     metric: str

@@ -58,7 +58,7 @@ class ExpectedAnswers:
     @classmethod
     def of(cls, task: Task, shown: int) -> "ExpectedAnswers":
         """Return what is expected for a scored task of a job."""
-        shown = task.at_most("test", shown)
+        shown = task.shown(shown)
         if not task.needs_records:
             return cls(shown, None, {})
         records = sum(task.available(split) or 0 for split in EVERY_SPLIT)

@@ -1,4 +1,4 @@
-"""Labels of tasks on records: the name of the task and its dataset."""
+"""Labels of tasks: that of the plug-in, or their name and dataset."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,12 @@ LONGEST_VALUE = 40
 
 
 def records_label(task: Mapping[str, object]) -> str | None:
-    """Return `text_classification of reviews`; None without records.
+    """Return `text_classification of reviews`, or the task's own label.
 
-    The task is as it was given or resolved.
+    The result is None without records. The task is as it was given or resolved.
     """
+    if (own := _own_label(task)) is not None:
+        return own
     if not _reads_records(task) or (name := _dataset(task)) is None:
         return None
     return f"{task['name']} of {name}"
@@ -45,6 +47,13 @@ def numbered(labels: Sequence[str]) -> tuple[str, ...]:
         f"{label}, task {place}" if label in labels[: place - 1] else label
         for place, label in enumerate(labels, start=1)
     )
+
+
+def _own_label(task: Mapping[str, object]) -> str | None:
+    try:
+        return TASKS.get(str(task.get("name"))).own_label(task)
+    except UnknownName:
+        return None
 
 
 def _reads_records(task: Mapping[str, object]) -> bool:

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field, PrivateAttr
 
@@ -19,14 +19,18 @@ from adaptlab.records.file_forms import FileOfServer
 from adaptlab.records.generation import Generation
 from adaptlab.records.record import Record
 from adaptlab.records.rendered_items import (
+    ROLLING,
     SPLIT,
+    TEXT_METRICS,
     Rendering,
+    TextMetric,
     dataset_of,
     generated_by,
     item_of,
     rendering_of,
     subtasks_of,
 )
+from adaptlab.text.lengths import BYTES_PER_TOKEN, MeanBytes
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
 from adaptlab.text.tokeniser import BYTES_VOCABULARY
@@ -67,7 +71,9 @@ class Benchmark(TextTask):
     character of a choice, `acc_bytes` per byte. A task without choices, such as lambada_openai, is
     right where greedy decoding gives the answer. Of a task that generates answers, such as gsm8k,
     `score` names the filter that reads them, by default its first; what it reads is compared as the
-    task says.
+    task says. Of a task that reads whole texts, such as wikitext, the log-likelihoods of windows
+    of `tokens.longest` are summed: `metric` is what trials are compared by, and bits per byte,
+    byte and word perplexity are all measured.
 
     `limit` is that of the command, for items that were rendered in part. With one task, `dataset`
     can name another dataset of the same task.
@@ -90,6 +96,11 @@ class Benchmark(TextTask):
     """rule that compares the likelihoods of choices, or filter that reads generated answers"""
     tokens: BenchmarkLimits = BenchmarkLimits()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     """most tokens of an item"""
+    metric: TextMetric | None = Field(
+        default=None,
+        exclude_if=lambda metric: metric is None,  # older jobs keep their digests
+    )
+    """figure of whole texts, by default bits per byte; other items have none"""
     dataset: RecordsReference | Name | FileOfServer | Literal[""] = ""
     """dataset of a single task; by default it follows from its name and shots"""
     splits: SplitRule = OWN_SPLITS
@@ -103,6 +114,16 @@ class Benchmark(TextTask):
     """how answers are generated and compared, which follows from the dataset"""
 
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
+
+    @classmethod
+    def own_label(cls, task: Mapping[str, object]) -> str | None:
+        """Return `openbookqa (5 shots, first 60)`."""
+        tasks, shots, limit = task.get("tasks"), task.get("shots", 0), task.get("limit")
+        if not isinstance(tasks, list | tuple):
+            return None
+        names = ", ".join(map(str, cast("Sequence[object]", tasks)))
+        first = f", first {limit}" if limit else ""
+        return f"{names} ({shots} shot{'' if shots == 1 else 's'}{first})"
 
     def scored_as(self) -> tuple[Task, ...]:
         if self._parts or len(self.tasks) == 1:
@@ -177,6 +198,21 @@ class Benchmark(TextTask):
     def is_rendered(self) -> bool:
         return True
 
+    def reads_windows(self) -> bool:
+        return self.rendering is not None and self.rendering.output == ROLLING
+
+    def other_metric(self) -> str | None:
+        return self.metric
+
+    def shown(self, count: int) -> int:
+        """Return no items of whole texts, which nobody asks a question about."""
+        return 0 if self.reads_windows() else super().shown(count)
+
+    def typical_length(self, vocabulary: int, mean_bytes: MeanBytes) -> int:
+        if self.reads_windows():
+            return self.sequence_length()
+        return super().typical_length(vocabulary, mean_bytes)
+
     def size_of(self, choice: str) -> int:
         sizes = {"acc": 1, "acc_norm": len(choice), "acc_bytes": len(choice.encode())}
         return sizes.get(self.score, 1)
@@ -194,6 +230,8 @@ class Benchmark(TextTask):
     def usual_answer(self) -> int:
         if self.generation is not None:
             return min(self.generation.tokens, self.tokens.longest - 1)
+        if self.reads_windows():
+            return self.tokens.longest - 1
         # No tokeniser makes more tokens of a choice than it has bytes.
         most = USUAL_ANSWER if self.rendering is None else self.rendering.answer
         return min(USUAL_ANSWER, most, self.tokens.longest - 1)
@@ -204,11 +242,16 @@ class Benchmark(TextTask):
         return {str(place): None for place in range(1, count + 1)} if count > 1 else {}
 
     def passes_of_choices(self) -> int:
+        """Return the passes over choices, or over the windows of a mean text."""
         count = self._choices()
+        if self.rendering is not None and self.rendering.text is not None:
+            return self.rendering.text // BYTES_PER_TOKEN // self.tokens.longest
         return count if count > 1 else 0
 
     def chance(self) -> float:
         """Return the accuracy of guessing among the choices of every item."""
+        if self.reads_windows():
+            return 0.0
         if self._choices() > 1 and self.rendering is not None:
             return self.rendering.chance
         return 1 / max(1, self.available(SPLIT))
@@ -241,6 +284,11 @@ class Benchmark(TextTask):
                 f"shots, not of {self.tasks[0]} with {self.shots}. Name another dataset, or none."
             )
             yield Problem("/tasks/0", "other_task", detail)
+        if rendering.output == ROLLING:
+            yield from self._misfits_of_texts(rendering.task)
+        elif self.metric is not None:
+            detail = f"{rendering.task} has items, which `score` compares. Leave `metric` out."
+            yield Problem("/metric", "no_texts", detail)
         if generation is not None:
             yield from self._misfits_of_generation(rendering.task, generation)
         elif rendering.output != "multiple_choice" and self.score != "acc":
@@ -250,6 +298,15 @@ class Benchmark(TextTask):
             allowed = ", ".join(CHOICE_SCORES)
             detail = f"{rendering.task} has the scores {allowed}, not {self.score!r}. Use one."
             yield Problem("/score", "other_score", detail, allowed=CHOICE_SCORES)
+
+    def _misfits_of_texts(self, task: str) -> Iterator[Problem]:
+        window = self.tokens.longest - 1
+        if self.tokens.answer not in (None, window):
+            detail = (
+                f"{task} reads whole texts in windows of {window:,} tokens, as `tokens.longest` "
+                "says. Leave `tokens.answer` out."
+            )
+            yield Problem("/tokens/answer", "reads_windows", detail, nearest=(window,))
 
     def _misfits_of_generation(self, task: str, generation: Generation) -> Iterator[Problem]:
         names = generation.names()
@@ -272,7 +329,10 @@ class Benchmark(TextTask):
         generation, score = generated_by(facts), self.score
         if generation is not None and score not in generation.names():
             score = generation.names()[0]
-        found = {"rendering": rendering_of(facts), "generation": generation, "score": score}
+        rendering, metric = rendering_of(facts), self.metric
+        if rendering is not None and rendering.output == ROLLING:
+            metric = metric or TEXT_METRICS[0]
+        found = {"rendering": rendering, "generation": generation, "score": score, "metric": metric}
         return self.model_copy(update=found)
 
     def _choices(self) -> int:

@@ -5,7 +5,8 @@ extracted answer and whether it is right. Its argument is the limit on the proce
 one, above which the kernel ends it: some regular expressions take hours. It imports nothing of
 adaptlab, so it starts fast.
 
-Source: lm-eval 0.4.13, `filters/extraction.py` and `exact_match` of `api/metrics.py`.
+Source: lm-eval 0.4.13, `filters/extraction.py`, `filters/transformation.py` and `exact_match` of
+`api/metrics.py`.
 """
 
 import json
@@ -62,11 +63,32 @@ def _match(text: str, step: Members) -> str:
     return (groups or (step["fallback"],))[0].strip()
 
 
+def _spans(text: str, _: Members) -> str:
+    """Return labelled spans as `label: value $ label: value`, without `none`."""
+    text = text.lower()
+    for word, label in LABELS.items():
+        text = re.sub(rf"\b{word}\s*:", f"{label}:", text)
+    text = text.replace("$$", "$").rstrip("$").replace("\n", "$").strip()
+    found = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text)
+    each = ((label, value.strip()) for label, values in found for value in values.split(","))
+    return " $ ".join(
+        f"{label.lower()}: {value}" for label, value in each if value.lower() != "none"
+    )
+
+
+LABELS: Mapping[str, str] = {
+    "person": "PER", "location": "LOC", "organization": "ORG", "counties": "LOC", "places": "LOC",
+    "people": "PER", "persons": "PER", "company": "ORG", "country": "LOC", "continent": "LOC",
+    "time": "DATE", "date": "DATE", "per": "PER", "loc": "LOC", "org": "ORG",
+}  # fmt: skip
+"""The labels of spans by the words for them, in the order of replacement."""
 STEPS: Mapping[str, Callable[[str, Members], str]] = {
     "regex": _match,
     "remove_whitespace": lambda text, _: text.strip(),
     "lowercase": lambda text, _: text.lower(),
     "uppercase": lambda text, _: text.upper(),
+    "map": lambda text, step: dict(step["mapping"]).get(text, step["default_value"]),
+    "format_span": _spans,
 }
 """What each step makes of a text."""
 

@@ -5,6 +5,7 @@ and the answer begins with the first token that ends behind the prompt. Encoded 
 are those of another text, which the model has rarely seen.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -95,6 +96,27 @@ def encoded_prompt(tokeniser: Tokeniser, context: str, answer: str) -> Encoded:
     return Encoded(prompt, both[len(prompt) :] or prompt[-1:])
 
 
+def encoded_windows(tokeniser: Tokeniser, text: str, longest: int) -> Iterator[Encoded]:
+    """Yield a text as the windows in which lm-eval reads it.
+
+    They are those of `get_rolling_token_windows` with a context of one token, made disjoint: the
+    first follows the token that begins texts, and every token is scored once. The last window has
+    as much context as fits into `longest` tokens.
+
+    Raises:
+        LeavesNothing: the text has no token, or no token begins texts.
+    """
+    ids, first = tokeniser.whole(text), _beginning(tokeniser)
+    if first is None or not ids:
+        raise LeavesNothing("The text has no token, or the tokeniser has none to begin with.")
+    read = longest - 1
+    yield Encoded((first,), ids[:read])
+    for start in range(read, len(ids), read):
+        answer = ids[start : start + read]
+        asked = start + len(answer) - longest
+        yield Encoded(ids[asked:start], answer)
+
+
 @lru_cache(maxsize=2)  # the choices of an item share its context
 def _ids(tokeniser: Tokeniser, text: str) -> tuple[int, ...]:
     """Return the tokens of a text, without those that end every text."""
@@ -110,12 +132,17 @@ def _closing(tokeniser: Tokeniser) -> int:
 def _from_nothing(tokeniser: Tokeniser, continuation: str) -> Encoded:
     """Return a continuation behind the token that begins or ends texts."""
     ids = tokeniser.marked(continuation).ids
-    written = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
-    first = written if tokeniser.begin is None else tokeniser.begin
+    first = _beginning(tokeniser)
     answer = ids[1:] if ids[:1] == (first,) else ids
     if first is None or not answer:
         raise LeavesNothing("The context is empty, and the tokeniser has no token to begin with.")
     return Encoded((first,), answer)
+
+
+def _beginning(tokeniser: Tokeniser) -> int | None:
+    """Return the token before a text without context, written or not."""
+    written = tokeniser.tokens("a").ids[0] if begun(tokeniser) else tokeniser.end
+    return written if tokeniser.begin is None else tokeniser.begin
 
 
 def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:

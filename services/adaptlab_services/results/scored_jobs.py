@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, select, true
 from sqlalchemy.orm import Session, aliased
 
-from adaptlab.plugins.metric import is_measured_against_base
+from adaptlab.plugins.metric import is_measured_against_base, is_share, lowest_is_best
 from adaptlab.runs.events import (
     Confusion,
     Environment,
@@ -240,7 +240,7 @@ def adapted_scores(
 
     They are those on the jobs' own base models or, if `elsewhere`, on the other ones. If
     `detached`, those of the base models alone are among them, and of metrics only the distance from
-    the base.
+    the base, and those of which a share is retained.
     """
     row = tables.EvaluationRow
     attached = row.attached if not detached else true()
@@ -255,7 +255,7 @@ def adapted_scores(
         .where((row.base_model != "") if elsewhere else (row.base_model == ""))
         .order_by(row.job_id, row.replicate, row.id)
     ).all()
-    measured = [one for one in rows if not detached or _is_drift(one.task)]
+    measured = [one for one in rows if not detached or _is_kept(one.task)]
     measures = measures_of(session, with_metric(measured))
     by_job: dict[UUID, list[Evaluation]] = defaultdict(list)
     for found in rows:
@@ -280,8 +280,9 @@ def adapted_scores(
     return by_job
 
 
-def _is_drift(task: Mapping[str, object]) -> bool:
-    return is_measured_against_base(task.get("metric"))
+def _is_kept(task: Mapping[str, object]) -> bool:
+    name = task.get("metric")
+    return is_measured_against_base(name) or (is_share(name) and not lowest_is_best(name))
 
 
 def _base_scores(

@@ -24,6 +24,7 @@ from adaptlab_api.pages.jobs.scores import (
     confusion_tables,
     loss_rows,
     measure_rows,
+    near_tie_counts,
     retention_rows,
     score_table,
 )
@@ -73,7 +74,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
         "measures": measure_rows(evaluations, spec.task),
-        "cautions": results.metric_cautions(session, job_id),
+        "cautions": (*results.metric_cautions(session, job_id), *near_tie_counts(evaluations)),
         "retention": retention_rows(evaluations, spec, scored.retention),
         "drift": scored.drift,
         "carried": carried_rows(scored.data, spec),

@@ -14,7 +14,8 @@ from adaptlab.comparisons.scores import (
 )
 from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.metrics.macro_f1 import macro_f1
-from adaptlab.plugins.metric import Metric, metrics
+from adaptlab.metrics.near_ties import TOLERANCE
+from adaptlab.plugins.metric import Metric, measured_on, metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs.events import Confusion, ReplicateResult
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
@@ -22,6 +23,8 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval, guessing_accuracy
 from adaptlab.statistics.confusions import SeedMean, mean_counts, mean_over_seeds
 from adaptlab_answers.results import EvaluationView
+
+NEAR_TIES = "near_ties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +239,21 @@ def measure_rows(
     )
 
 
+def near_tie_counts(evaluations: Sequence[EvaluationView]) -> tuple[str, ...]:
+    """Return the number of near ties of each standard task, as sentences."""
+    scored = [one for one in evaluations if one.attached and NEAR_TIES in one.measures]
+    counts: dict[str, tuple[int, int]] = {}
+    for label, one in zip(task_labels([one.task for one in scored]), scored, strict=True):
+        near, items = counts.get(label, (0, 0))
+        counts[label] = near + round(one.measures[NEAR_TIES] * one.total), items + one.total
+    return tuple(
+        f"{label}: {near:,} of {items:,} items over all seeds hang on less than {TOLERANCE:.4f}."
+        for label, (near, items) in counts.items()
+    )
+
+
 def _asked_for(metric: Metric, view: EvaluationView) -> float | None:
-    is_own = metric.needs == "endings" or view.task.get("metric") == metric.name
-    return view.measures.get(metric.name) if is_own else None
+    return view.measures.get(metric.name) if metric in measured_on(view.task) else None
 
 
 def _adapted_and_alone(

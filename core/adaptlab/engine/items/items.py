@@ -96,6 +96,18 @@ class Items:
             return None
         return (answer(self) if logits is None else logits)[:, :, 0].argmax(-1)
 
+    def compared(
+        self, answer: "Answer", logits: Float[Tensor, "A B M V"] | None = None
+    ) -> "tuple[Int[Tensor, 'A B'], Float[Tensor, 'A B'] | None]":
+        """Return the places of the answers chosen from a list, and their leads.
+
+        The second is how far each is ahead, None unless the likelihoods of an item's own requests
+        are compared.
+        """
+        chosen = self.choose(answer, logits)
+        assert chosen is not None, "answers are chosen from a list"
+        return chosen, None
+
     def token_losses(self, logits: Float[Tensor, "A B M V"]) -> Float[Tensor, "A B M"]:
         """Return the cross-entropy of every target, 0 where it is not counted."""
         targets = lifted(self.targets, len(logits))
@@ -103,6 +115,15 @@ class Items:
         if self.counted is None:
             return losses
         return torch.where(lifted(self.counted, len(logits)), losses, 0)
+
+    def item_losses(
+        self, logits: Float[Tensor, "A B M V"], answer: "Answer"
+    ) -> Float[Tensor, "A B"]:
+        """Return the cross-entropy of each item's counted targets, in 64 bits.
+
+        `answer` computes the logits of other items, for items that are read in several passes.
+        """
+        return self.token_losses(logits).double().sum(-1)
 
     def counted_tokens(self) -> Int[Tensor, "B"]:
         """Return the number of counted targets of every item of the first seed."""

@@ -121,6 +121,15 @@ class RequestItems(Items):
         self, answer: Answer, logits: Float[Tensor, "A B M V"] | None = None
     ) -> Int[Tensor, "A B"]:
         """Return the places of the likeliest choices, of equal ones the first."""
+        return self.compared(answer, logits)[0]
+
+    def compared(
+        self, answer: Answer, logits: Float[Tensor, "A B M V"] | None = None
+    ) -> tuple[Int[Tensor, "A B"], Float[Tensor, "A B"]]:
+        """Return the places of the likeliest choices, and how far each is ahead.
+
+        An item with one choice is infinitely far ahead.
+        """
         assert self.owners is not None
         assert self.places is not None
         assert self.sizes is not None
@@ -128,7 +137,10 @@ class RequestItems(Items):
         shape = len(losses), self.tokens.shape[1], int(self.places.max()) + 1
         compared = losses.new_full(shape, torch.inf)
         compared[:, self.owners, self.places] = losses
-        return compared.argmin(-1)
+        if compared.shape[-1] == 1:
+            return compared.argmin(-1), torch.full_like(compared[..., 0], torch.inf)
+        best = compared.topk(2, dim=-1, largest=False).values
+        return compared.argmin(-1), best[..., 1] - best[..., 0]
 
     def losses(self, answer: Answer) -> Float[Tensor, "A Q"]:
         """Return minus the log-likelihood of every request."""

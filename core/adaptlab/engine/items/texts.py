@@ -15,6 +15,7 @@ from torch.nn import functional
 from adaptlab.engine.items.digits import listed_places
 from adaptlab.engine.items.items import Items, spans
 from adaptlab.engine.items.other_answers import OtherAnswers, other_answers
+from adaptlab.engine.items.passages import PassageItems
 from adaptlab.engine.items.requests import ItemRequests, RequestItems
 from adaptlab.engine.items.word_choice import Alone, ChoiceItems, WordItems, members_of, moved
 from adaptlab.engine.kernels.counter import constant, mixed, random_bits, stream
@@ -23,6 +24,7 @@ from adaptlab.plugins.corpus import read_corpus
 from adaptlab.plugins.corpus_arrays import Corpus
 from adaptlab.plugins.splits import EVERY_SPLIT, Split
 from adaptlab.plugins.text_task import TextTask
+from adaptlab.records.text_units import TextUnit
 
 STEPS_SORTED = 16
 """Steps whose items are drawn together and sorted by length."""
@@ -88,11 +90,15 @@ def groups_of_texts(task: TextTask, split: Split, samples: int) -> Int[Tensor, "
     return None if texts.groups is None else texts.groups[texts.of_split[split][:samples]]
 
 
-def bytes_of_answers(task: TextTask, split: Split, samples: int) -> Int[Tensor, "N"]:
-    """Return the bytes of the right answers of the first records of a split."""
+def sizes_of_answers(
+    task: TextTask, split: Split, samples: int, unit: TextUnit
+) -> Int[Tensor, "N"]:
+    """Return the lengths of the right answers of the first records of a split.
+
+    `unit` is one that the task's metrics need.
+    """
     texts = texts_of(task)
-    assert texts.answer_bytes is not None, "the task's metric needs them"
-    return texts.answer_bytes[texts.of_split[split][:samples]]
+    return texts.answer_sizes[unit][texts.of_split[split][:samples]]
 
 
 def chosen_items(
@@ -120,7 +126,7 @@ class Texts:
         empty: the tokens of the prompt with every field empty, if scores are calibrated by it.
         behind: what an encoder reads behind every prompt, None if answers continue prompts.
         groups: the number of each record's group, None if records are independent.
-        answer_bytes: bytes of each record's answer as text, None if the metric needs none.
+        answer_sizes: the length of each record's answer as text, by the units that metrics need.
         others: the right answers beside the first, None if no record has more than one.
         of_split: records of each split, in an order that does not depend on the file's.
         limit: the most tokens that the model reads.
@@ -141,7 +147,7 @@ class Texts:
     empty: Int[Tensor, "E"] | None
     behind: Int[Tensor, "E2"] | None
     groups: Int[Tensor, "W"] | None
-    answer_bytes: Int[Tensor, "W"] | None
+    answer_sizes: Mapping[TextUnit, Int[Tensor, "W"]]
     others: OtherAnswers | None
     of_split: Mapping[Split, Int[Tensor, "W2"]]
     limit: int
@@ -158,6 +164,8 @@ class Texts:
         items = self.trained(records, is_full=is_full)
         if self.choices is None and self.own is None and self.requests is None:
             return items
+        if self.requests is not None and self.labels is None:
+            return self._in_windows(items, self.requests, records)
         assert self.labels is not None
         if self.requests is not None:
             return self._compared(items, self.requests, records)
@@ -180,17 +188,31 @@ class Texts:
         """Return items with all requests, as many per pass as items."""
         assert self.labels is not None
         numbers, owners = requests.of_records(records[0])
-        parts = tuple(
-            self._joined(requests.prompts_of(some), *requests.answers_of(some), is_full=False)
-            for some in numbers.split(records.shape[1])
-        )
         return RequestItems(
             *members_of(items),
-            requests=parts,
+            requests=self._passes(requests, numbers, records.shape[1]),
             owners=owners,
             places=requests.places[numbers],
             sizes=requests.sizes[numbers],
             labels=self.labels[records],
+        )
+
+    def _in_windows(
+        self, items: Items, requests: ItemRequests, records: Int[Tensor, "1 B"]
+    ) -> PassageItems:
+        """Return texts with their further windows, as many per pass as items."""
+        numbers, owners = requests.of_records(records[0])
+        windows = self._passes(requests, numbers, records.shape[1])
+        return PassageItems(*members_of(items), windows=windows, owners=owners)
+
+    def _passes(
+        self, requests: ItemRequests, numbers: Int[Tensor, "Q"], at_once: int
+    ) -> tuple[Items, ...]:
+        """Return requests as items, `at_once` per pass."""
+        return tuple(
+            self._joined(requests.prompts_of(some), *requests.answers_of(some), is_full=False)
+            for some in numbers.split(at_once)
+            if len(some)
         )
 
     def choice_tokens(self, record: int, place: int) -> tuple[int, ...]:
@@ -407,7 +429,7 @@ def _texts(task: TextTask) -> Texts:
         empty=torch.tensor(corpus.empty) if corpus.empty else None,
         behind=torch.tensor(corpus.behind) if corpus.behind else None,
         groups=_tensor(corpus.groups) if corpus.groups else None,
-        answer_bytes=_tensor(corpus.answer_bytes) if corpus.answer_bytes else None,
+        answer_sizes={unit: _tensor(sizes) for unit, sizes in corpus.answer_sizes.items()},
         others=other_answers(corpus),
         of_split={split: order[splits[order] == place] for place, split in enumerate(EVERY_SPLIT)},
         # Behind its prompt, an encoder also reads a mask for the last token of an answer.

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from adaptlab.engine.items.items import Answer, Items
+from adaptlab.engine.items.passages import PassageItems
 from adaptlab.engine.items.requests import RequestItems
 from adaptlab.engine.kernels.grouped import lifted
 from adaptlab.engine.tensors import Bool, Float, Int
@@ -150,7 +151,7 @@ def moved(items: Items, device: torch.device) -> Items:
     """Return items on a device."""
     if device.type == "cpu":
         return items
-    if isinstance(items, RequestItems):
+    if isinstance(items, RequestItems | PassageItems):
         return items.on(device)
     there = items.each(lambda tensor: tensor.to(device))
     if isinstance(there, ChoiceItems) and there.choices is not None:

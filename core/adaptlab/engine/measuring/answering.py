@@ -32,6 +32,8 @@ def shown_answers(
     sides = 1 if model.plan.method is None else 2
     advance = PhaseProgress(observer, "answering", sides * sum(counts)).advance
     for place, (task, count) in enumerate(zip(tasks, counts, strict=True)):
+        if not count:
+            continue
         texts = item_texts(task)
         document = task.model_dump(mode="json")
         yield ItemsShown(task_place=place, task=document, items=texts.shown(count))

@@ -36,6 +36,7 @@ class Judged:
         losses: the cross-entropy of all counted tokens of each item in nats; None if it was not
             asked for.
         counted: the counted tokens of each item, likewise.
+        ahead: how far the best of an item's own choices is ahead; None without such choices.
         told: the tokens of decoded answers without the end, by replicate, item and sample; empty if
             they were not asked for.
     """
@@ -45,6 +46,7 @@ class Judged:
     expected: Int[Tensor, "N"] | None = None
     losses: Float[Tensor, "R N"] | None = None
     counted: Float[Tensor, "N"] | None = None
+    ahead: Float[Tensor, "R N"] | None = None
     told: Sequence[Sequence[Sequence[list[int]]]] = ()
 
     @property
@@ -59,7 +61,8 @@ class Judged:
         given = None if self.given is None else self.given[rows]
         losses = None if self.losses is None else self.losses[rows]
         told = [self.told[row] for row in rows] if self.told else ()
-        return Judged(self.right[rows], given, self.expected, losses, self.counted, told)
+        ahead = None if self.ahead is None else self.ahead[rows]
+        return Judged(self.right[rows], given, self.expected, losses, self.counted, ahead, told)
 
 
 @torch.no_grad()
@@ -90,6 +93,7 @@ def judged(
     found = torch.zeros(shape, dtype=torch.bool if expected is None else torch.int64, device=device)
     losses = torch.zeros(shape, dtype=torch.float64, device=device) if with_loss else None
     counted = None if losses is None else torch.zeros_like(losses[0])
+    ahead = torch.full(shape, torch.nan, dtype=torch.float64)
 
     def answer(items: Items) -> Tensor:
         return model.answers(items, task=task, attached=attached)
@@ -109,16 +113,30 @@ def judged(
             found[:, places] = lifted(items.right(logits, answer), replicates)
         else:
             logits = answer(items) if with_loss else None
-            chosen = items.choose(answer, logits)
-            assert chosen is not None
+            chosen, lead = items.compared(answer, logits)
             found[:, places] = lifted(chosen, replicates)
+            _keep_lead(ahead, places, lead)
         if losses is not None and counted is not None and logits is not None:
-            losses[:, places] = lifted(items.token_losses(logits).double().sum(-1), replicates)
+            losses[:, places] = lifted(items.item_losses(logits, answer), replicates)
             counted[places] = items.counted_tokens().double()
         advance(len(places) * replicates)
-    if expected is None:
-        return Judged(found, losses=losses, counted=counted, told=told if decodes else ())
-    return Judged(found == expected.to(device), found, expected, losses, counted)
+    return (
+        Judged(found, losses=losses, counted=counted, told=told if decodes else ())
+        if expected is None
+        else Judged(found == expected.to(device), found, expected, losses, counted, _known(ahead))
+    )
+
+
+def _keep_lead(
+    ahead: Float[Tensor, "R N"], places: Int[Tensor, "B"], lead: Float[Tensor, "A B"] | None
+) -> None:
+    """Keep how far the best choices of some items are ahead, if it is known."""
+    if lead is not None:
+        ahead[:, places] = lifted(lead, len(ahead)).double().cpu()
+
+
+def _known(ahead: Float[Tensor, "R N"]) -> Float[Tensor, "R N"] | None:
+    return None if bool(ahead.isnan().any()) else ahead
 
 
 def _decoded(

@@ -7,9 +7,10 @@ import torch
 
 from adaptlab.engine.items.item_texts import expected_tokens, item_texts, without_end
 from adaptlab.engine.items.task_items import scored_items
-from adaptlab.engine.items.texts import bytes_of_answers
+from adaptlab.engine.items.texts import sizes_of_answers
 from adaptlab.engine.measuring.drift import undrifted
 from adaptlab.engine.measuring.evaluate import Judged
+from adaptlab.metrics.near_ties import TOLERANCE
 from adaptlab.plugins.answer_decoding import AnswerDecoding
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import Task
@@ -37,12 +38,16 @@ def statistics_of(task: Task, split: Split, metric: Metric, found: Judged) -> "N
         case "likelihood_of_text":
             assert isinstance(task, TextTask)
             measured = likelihoods(found)
-            measured[..., 1] = bytes_of_answers(task, split, measured.shape[1]).numpy()
+            sizes = sizes_of_answers(task, split, measured.shape[1], metric.text_unit)
+            measured[..., 1] = sizes.numpy()
             return measured
         case "base":
             return undrifted(task, split, likelihoods(found))
         case "answers":
             return _of_answers(task, split, metric, found)
+        case "choices":
+            assert found.ahead is not None
+            return (found.ahead < TOLERANCE).double().numpy()[..., None]
         case "endings":
             return _of_endings(task, split, found)
 

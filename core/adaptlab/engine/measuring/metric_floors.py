@@ -43,7 +43,7 @@ def unskilled(task: Task, metric: Metric, statistics: Array) -> MetricFloor | No
             value = _of_counts(task, metric, len(statistics), statistics[:, 1])
         case "answers":
             return _of_answers(task, metric, len(statistics))
-        case "endings" | "base":
+        case "endings" | "choices" | "base":
             value = None
     return None if value is None else MetricFloor(value=value, kind="constant_answer")
 

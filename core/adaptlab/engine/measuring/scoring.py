@@ -52,7 +52,7 @@ def score(
                 answers = answers.drifted(kl_from_base(model, bases, rows, task, samples))
         yield from _evaluations(chosen, task, answers.with_floors(task, alone), attached=True)
         if alone is not None:
-            yield from _evaluations(chosen, task, alone, attached=False)
+            yield from _evaluations(chosen, task, alone.with_floors(task, None), attached=False)
 
 
 @dataclass(frozen=True)

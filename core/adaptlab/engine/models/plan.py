@@ -161,7 +161,7 @@ class Plan:
     def shown_of(self, task: Task) -> int:
         """Return the test items of a task whose texts are recorded."""
         shown = 0 if isinstance(self.spec, ResolvedTheory) else self.spec.evaluation_shown
-        return task.at_most("test", shown)
+        return task.shown(shown)
 
     def evaluation_tasks(self) -> tuple[Task, ...]:
         """Return the tasks to score after training, including the base's own."""
