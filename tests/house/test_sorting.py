@@ -117,6 +117,10 @@ def test_what_is_left_to_the_long_tests_has_a_reason(trees: list[ast.Module]) ->
     marks = (mark for tree in trees for mark in long_marks([*decorations(tree)]))
     reasons = {ast.literal_eval(mark.args[0]) for mark in marks}
     assert reasons == REASONS
+    # Those of single parameters would be in neither part.
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    cases = [call for call in calls if ast.unparse(call.func) == "pytest.param"]
+    assert not [*long_marks([*cases])]
 
 
 def decorations(tree: ast.Module) -> Iterator[ast.expr]:

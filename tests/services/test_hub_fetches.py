@@ -444,9 +444,8 @@ def test_a_name_below_a_pattern_has_a_public_address() -> None:
         HubNetwork(HubAccess(hosts=hosts)).connect_tcp("localhost", 9)
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(n, marks=pytest.mark.long("chaos at length")) for n in range(2, 8))]
-)
+@pytest.mark.long("chaos at length", but=1)
+@pytest.mark.parametrize("seed", range(1, 8))
 def test_a_killed_fetch_goes_on_after_its_last_chunk(
     lab: Lab, hub: Hub, large: Path, tmp_path: Path, seed: int
 ) -> None:
