@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from adaptlab.comparisons.scores import score_changes, task_labels
+from adaptlab.comparisons.scores import has_right_answers, score_changes, task_labels
 
 SORT: dict[str, object] = {"name": "sort_ascending", "length": 3}
 LONGER: dict[str, object] = {"name": "sort_ascending", "length": 4}
@@ -56,3 +56,21 @@ def test_tasks_and_splits_are_kept_apart() -> None:
 
 def test_a_base_model_has_no_change() -> None:
     assert score_changes([Score(0, SORT, 3), Score(1, SORT, 4)]) == ()
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"name": "neutral_text", "dataset": "psalms"},
+        {"name": "benchmark", "tasks": ["wikitext"], "metric": "bits_per_byte"},
+    ],
+)
+def test_whole_texts_are_never_right(task: dict[str, object]) -> None:
+    """Their share of right items would be 0, whatever a model has learned."""
+    assert not has_right_answers(task)
+    assert score_changes([Score(0, task, 0), Score(0, task, 0, attached=False)]) == ()
+
+
+def test_items_of_other_tasks_can_be_right() -> None:
+    tasks = [SORT, {"name": "benchmark", "tasks": ["arc_easy"]}, {"name": "of an extension"}]
+    assert all(map(has_right_answers, tasks))

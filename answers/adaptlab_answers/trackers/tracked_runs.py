@@ -13,6 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from adaptlab.comparisons.report import ReportRow
+from adaptlab.comparisons.scores import has_right_answers
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.runs.events import ReplicateResult
 from adaptlab_answers.jobs import JobView
@@ -256,7 +257,8 @@ def _last(one: ReplicateResult, own: str, scored: list[EvaluationView]) -> Itera
         beside = "" if _text(score.task) == own else f"_{name}"
         names[beside] += 1
         again = f"_{names[beside]}" if names[beside] > 1 else ""
-        figures = {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
+        right = score.accuracy if has_right_answers(score.task) else None
+        figures = {"accuracy": right, "loss": score.loss, **score.measures}
         for figure, value in figures.items():
             if value is not None:
                 yield TrackedPoint(f"test{beside}{again}/{figure}", one.steps, value)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
+from adaptlab.errors import UnknownName
+from adaptlab.plugins.task import TASKS
 from adaptlab.specs.task_labels import label_among, numbered
 from adaptlab.statistics import Interval, seed_interval
 from adaptlab.values import Value
@@ -71,6 +73,14 @@ class ScoreChange(Value):
         return self.after.seeds
 
 
+def has_right_answers(task: Mapping[str, object]) -> bool:
+    """Return False for a task of which no item can be right."""
+    try:
+        return TASKS.get(str(task.get("name"))).has_right_answers(task)
+    except UnknownName:
+        return True
+
+
 def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:
     """Return the change on every task that was scored both ways.
 
@@ -78,6 +88,7 @@ def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:
     same base replicate on the same test items.
     """
     scored = [one for one in evaluations if one.split == SHOWN_SPLIT]
+    scored = [one for one in scored if has_right_answers(one.task)]
     tasks: list[Mapping[str, object]] = []
     for one in scored:
         if one.task not in tasks:

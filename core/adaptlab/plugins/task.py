@@ -96,6 +96,14 @@ class Task(DescribedFields, ABC):
         """
         return None
 
+    @classmethod
+    def has_right_answers(cls, task: Mapping[str, object]) -> bool:
+        """Return True if items of a resolved task can be right.
+
+        By default they can. Texts that are read as a whole have figures only.
+        """
+        return True
+
     def written(self, tokens: Sequence[int]) -> str:
         """Return tokens as people read them, by default as numbers."""
         return " ".join(map(str, tokens))

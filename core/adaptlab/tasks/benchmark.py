@@ -116,6 +116,11 @@ class Benchmark(TextTask):
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
 
     @classmethod
+    def has_right_answers(cls, task: Mapping[str, object]) -> bool:
+        """Return False for whole texts, which alone have a metric."""
+        return task.get("metric") is None
+
+    @classmethod
     def own_label(cls, task: Mapping[str, object]) -> str | None:
         """Return `openbookqa (5 shots, first 60)`."""
         tasks, shots, limit = task.get("tasks"), task.get("shots", 0), task.get("limit")

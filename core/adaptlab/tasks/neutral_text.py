@@ -1,7 +1,7 @@
 """Drift on texts that no task is about."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from adaptlab.errors import Problem
@@ -45,6 +45,10 @@ class NeutralText(TextTask):
     """passages that are read: those of the test split"""
     metric: Literal["kl_from_base"] = "kl_from_base"
     """figure that is kept of every passage"""
+
+    @classmethod
+    def has_right_answers(cls, task: Mapping[str, object]) -> bool:
+        return False
 
     def other_metric(self) -> str | None:
         return self.metric

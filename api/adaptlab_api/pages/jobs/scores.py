@@ -8,6 +8,7 @@ from math import fsum
 from adaptlab.comparisons.scores import (
     SHOWN_SPLIT,
     ScoreChange,
+    has_right_answers,
     mean_accuracy,
     score_changes,
     task_labels,
@@ -160,6 +161,7 @@ def score_table(
     Scores of `own`, the task that the job trains on, are the first column.
     """
     scored = [view for view in evaluations if view.split == SHOWN_SPLIT and view.attached]
+    scored = [view for view in scored if has_right_answers(view.task)]
     scored.sort(key=lambda view: view.task != own)
     labels = task_labels([view.task for view in scored])
     cells = {(view.replicate, label): view for view, label in zip(scored, labels, strict=True)}

@@ -194,12 +194,13 @@ def _curve(curve: "Curve") -> list[object]:
 def _evaluation_rows(
     evaluations: Sequence["EvaluationView"], measured: Sequence[str]
 ) -> list[list[object]]:
-    from adaptlab.comparisons.scores import task_labels
+    from adaptlab.comparisons.scores import has_right_answers, task_labels
 
     return [
         [
             *(e.id, e.seed, label, e.split, "attached" if e.attached else "detached"),
-            *(e.correct, e.total, Share(e.accuracy)),
+            *((e.correct, e.total) if has_right_answers(e.task) else (None, e.total)),
+            Share(e.accuracy) if has_right_answers(e.task) else None,
             e.loss,
             e.base_model,
             *(_measure(name, e.measures.get(name)) for name in measured),

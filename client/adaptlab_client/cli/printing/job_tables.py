@@ -106,8 +106,14 @@ def score_rows(evaluations: Sequence["EvaluationView"]) -> list[list[object]]:
 
 
 def _score_rows(evaluations: Sequence["EvaluationView"], on: str | None) -> Iterator[list[object]]:
-    from adaptlab.comparisons.scores import mean_accuracy, score_changes, task_labels
+    from adaptlab.comparisons.scores import (
+        has_right_answers,
+        mean_accuracy,
+        score_changes,
+        task_labels,
+    )
 
+    evaluations = [one for one in evaluations if has_right_answers(one.task)]
     labels = task_labels([e.task for e in evaluations])
     changes = {json.dumps(change.task): change for change in score_changes(evaluations)}
     by_split: dict[tuple[str, str], list[EvaluationView]] = {}
