@@ -308,11 +308,8 @@ def compared(model: Model, found: Any) -> list[float]:
 
 
 @pytest.mark.long("every combination")
-@pytest.mark.parametrize("maker", MAKERS)
-def test_published_tasks_give_the_texts_and_scores_of_the_harness(
-    maker: str, tmp_path: Path
-) -> None:
-    bench, limits = a_bench(maker, "none", tmp_path), {"tokens": {"longest": READ}}
+def test_published_tasks_give_the_texts_and_scores_of_the_harness(tmp_path: Path) -> None:
+    bench, limits = a_bench("llama", "none", tmp_path), {"tokens": {"longest": READ}}
     tasks = ("gsm8k", "nq_open")
     # The prompts of items do not depend on their answers, so half of these can be made right.
     model = bench.engine(staged(tmp_path / "first", {task: {} for task in tasks}), **limits)
@@ -326,8 +323,15 @@ def test_published_tasks_give_the_texts_and_scores_of_the_harness(
 
 
 @pytest.mark.long("every combination", but=1)
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("kind", ["none", "lora-everywhere", "soft-prompt", "prefix"])
+@pytest.mark.parametrize(
+    ("maker", "kind"),
+    [
+        ("gpt2", "none"),
+        ("llama", "lora-everywhere"),
+        ("gpt2", "soft-prompt"),
+        ("llama", "prefix"),
+    ],
+)
 def test_texts_and_scores_are_those_of_the_harness(maker: str, kind: str, tmp_path: Path) -> None:
     bench, limits = a_bench(maker, kind, tmp_path), {"tokens": {"longest": LONGEST}}
     model = bench.engine(staged(tmp_path / "first", {"letters": {}}), **limits)
