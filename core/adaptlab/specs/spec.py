@@ -464,6 +464,19 @@ class EvaluationBase(Value):
     folder: ModelFolder | None = None
 
 
+class TaskGroup(Value):
+    """A group of standard tasks, whose scores lm-eval averages.
+
+    `tasks` are their places in `evaluation_tasks`. If `weight_by_size`, they weigh by their items;
+    otherwise they are equal.
+    """
+
+    name: str
+    metric: str
+    weight_by_size: bool
+    tasks: tuple[int, ...]
+
+
 class ResolvedSpec(Value):
     """A job with every `auto` replaced, and the cost of its adaptation.
 
@@ -500,6 +513,10 @@ class ResolvedSpec(Value):
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
     evaluation_tasks: tuple[dict[str, object], ...]
+    evaluation_groups: tuple[TaskGroup, ...] = Field(
+        default=(),
+        exclude_if=lambda groups: not groups,
+    )
     base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
     evaluation_shown: int = 0
