@@ -120,7 +120,9 @@ def averaged(name: str) -> tuple[GroupMetric, ...]:
     manager = tasks.TaskManager(include_path=str(path.parent), include_defaults=False)
     configured = import_module("lm_eval.config.group").GroupConfig(**manager.task_index[name].cfg)
     return tuple(
-        GroupMetric(metric=one.metric, filters=one.filter_list, weight_by_size=one.weight_by_size)
+        GroupMetric(
+            metric=one.metric, filters=one.filter_list, weight_by_size=bool(one.weight_by_size)
+        )
         for one in configured.aggregate_metric_list or ()
         if one.aggregation == "mean"
     )

@@ -13,6 +13,9 @@ from adaptlab.values import Value
 NO_FILTER = "none"
 """The harness's name of the filter that changes nothing."""
 
+MEASURED = ("acc", "acc_norm", "acc_bytes", "exact_match")
+"""The harness's metrics that are measured here."""
+
 
 class GroupMetric(Value):
     """A metric that a group averages over all its tasks.
@@ -72,10 +75,11 @@ def group_records(
     Raises:
         ValueError: `metrics` are too many to be kept.
     """
-    averaged = _METRICS.dump_json(tuple(metrics), exclude_defaults=True).decode()
+    known = tuple(one for one in metrics if one.metric in MEASURED)
+    averaged = _METRICS.dump_json(known, exclude_defaults=True).decode()
     if len(averaged) > LONGEST_VALUE:
         raise ValueError(f"{group} has too many metrics to be averaged.")
-    more = {"averaged": averaged} if metrics else {}
+    more = {"averaged": averaged} if known else {}
     return ({"group": group, "subtask": task, "split": SPLIT, **more} for task in tasks)
 
 

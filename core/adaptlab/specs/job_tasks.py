@@ -1,6 +1,5 @@
 """Tasks that a job trains and scores: choice, items, and fit to the model."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from adaptlab.errors import Problem, below
@@ -8,10 +7,9 @@ from adaptlab.plugins.dataset import Datasets
 from adaptlab.plugins.family import Family
 from adaptlab.plugins.splits import Split
 from adaptlab.plugins.task import Task
-from adaptlab.records.task_groups import GroupMember
 from adaptlab.specs.choices import resolve_task
 from adaptlab.specs.model_shapes import family_shape
-from adaptlab.specs.spec import EvaluationSpec, TaskGroup
+from adaptlab.specs.spec import EvaluationSpec
 
 
 def evaluation_tasks(task: Task | None, chosen: Sequence[tuple[str, Task]]) -> tuple[Task, ...]:
@@ -35,24 +33,6 @@ def placed_tasks(spec: EvaluationSpec, datasets: Datasets) -> tuple[tuple[str, T
         for index, choice in enumerate(spec.tasks)
         for pointer in [f"/evaluation/tasks/{index}"]
         for task in resolve_task(choice, pointer, datasets, splits=("test",)).scored_as()
-    )
-
-
-def task_groups(tasks: Sequence[Task]) -> tuple[TaskGroup, ...]:
-    """Return the groups of which all tasks have the metric that is averaged."""
-    places: dict[GroupMember, list[int]] = defaultdict(list)
-    for place, task in enumerate(tasks):
-        if (member := task.group_member()) is not None:
-            places[member].append(place)
-    return tuple(
-        TaskGroup(
-            name=member.group.name,
-            metric=member.metric,
-            weight_by_size=member.weight_by_size,
-            tasks=tuple(of_member),
-        )
-        for member, of_member in places.items()
-        if len(of_member) == len(member.group.tasks)
     )
 
 

@@ -20,7 +20,6 @@ from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import AnyTask
 from adaptlab.plugins.theory_check import AnyTheoryCheck, MeasuredAdaptation
 from adaptlab.specs.budget import BudgetVector
-from adaptlab.specs.job_tasks import task_groups
 from adaptlab.specs.spec import (
     AttentionSpec,
     EvaluationBase,
@@ -32,6 +31,7 @@ from adaptlab.specs.spec import (
     Selection,
     Trial,
 )
+from adaptlab.specs.task_groups import task_groups
 from adaptlab.validation import validation_problems
 from adaptlab.values import Value
 
