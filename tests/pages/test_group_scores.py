@@ -2,9 +2,10 @@
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.pages import submitting as forms
 from tests.pages.made_up import MadeUpWorker
 from tests.standard_groups import EQUALLY, scored, staged
-from tests.text_studies import a_text_study
+from tests.text_studies import RECORDS, a_text_study
 from tests.texts import COMPLETION
 
 from adaptlab.runs.events import Evaluated
@@ -17,8 +18,9 @@ RIGHT = {"arc_easy": (1, 1, 0), "sciq": (1, 0, 0, 0, 0, 0, 0, 0)}
 @pytest.fixture
 def job(reader: TestClient, worker: MadeUpWorker) -> str:
     """The id of a job that watches a group whose tasks are equal."""
-    for name, records in staged(metric=EQUALLY).items():
-        made = reader.post("/v1/datasets", json={"name": name, "records": records})
+    for name, records in {"reviews": RECORDS, **staged(metric=EQUALLY)}.items():
+        body = {"name": name, "records": records}
+        made = reader.post("/v1/datasets", json=body, headers=forms.HERE)
         assert made.status_code == 201, made.text
     watched = {"name": "benchmark", "tasks": ["science"], "tokens": {"longest": 40}}
     base = {**a_text_study(dict(COMPLETION))["base_models"][0], "seeds": 1}

@@ -483,7 +483,8 @@ class ResolvedSpec(Value):
     `family`, `task`, `method`, `evaluation_tasks`, `base_tasks` and `checks` are complete plug-in
     configurations. `base_replicates` has, for each of `seeds`, the replicate of the base that it
     starts from; it is empty for pretraining. `base_tasks` are the tasks of the base's pretraining,
-    scored to measure forgetting, and empty if they are unknown.
+    scored to measure forgetting, and empty if they are unknown. `evaluation_groups` are groups of
+    the evaluation tasks that have a score of their own.
 
     An import has a `model_folder` instead of a `task`, and no training steps. The adaptation of an
     imported `adapter` has none either; `method` describes the adapter. Theory checks have
