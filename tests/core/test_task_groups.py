@@ -25,9 +25,17 @@ RIGHT: Mapping[str, tuple[int, ...]] = {"arc_easy": (1, 0, 1), "sciq": (0, 0, 0,
 TASKS: tuple[dict[str, Any], ...] = tuple({"name": "benchmark", "tasks": [one]} for one in SIZES)
 
 
-def watched(folder: Path, *choices: dict[str, Any], metric: GroupMetric = BY_SIZE, **more: Any):
+Staged = Mapping[str, list[dict[str, str]]]
+
+
+def watched(
+    folder: Path,
+    *choices: dict[str, Any],
+    metric: GroupMetric = BY_SIZE,
+    more: Staged | None = None,
+) -> tuple[Task, ...]:
     data = [stored(folder, records, name) for name, records in staged(metric=metric).items()]
-    data += [stored(folder, records, name) for name, records in more.items()]
+    data += [stored(folder, records, name) for name, records in (more or {}).items()]
     spec = EvaluationSpec.model_validate({"tasks": [{"name": "benchmark", **c} for c in choices]})
     return evaluation_tasks(None, placed_tasks(spec, {one.facts.name: one.facts for one in data}))
 
@@ -58,7 +66,7 @@ def test_tasks_with_different_metrics_have_no_score(tmp_path: Path) -> None:
     item = RenderedItem(0, ("",), ("A text",), ("A text",), 0, {"bytes": 6, "words": 2})
     group = [*group_records("mixed", ("arc_easy", "passages"), [BY_SIZE])]
     more = {"passages-0-shots": [item.record(passages)], "mixed-0-shots": group}
-    tasks = watched(tmp_path, {"tasks": ["mixed"]}, **more)
+    tasks = watched(tmp_path, {"tasks": ["mixed"]}, more=more)
     assert (len(tasks), places(tasks)) == (2, [])
 
 

@@ -27,7 +27,7 @@ def job(reader: TestClient, worker: MadeUpWorker) -> str:
     made = worker.submit({**base, "evaluation": {"tasks": [COMPLETION, watched]}})
     claim = worker.claim()
     _, *tasks = claim.resolved_spec.evaluation_tasks
-    told = [scored(dict(task), RIGHT[str(task["tasks"][0])]) for task in tasks]
+    told = [scored(task, RIGHT[name]) for task, name in zip(tasks, RIGHT, strict=True)]
     worker.report(claim, [Evaluated(evaluation=one) for one in told])
     worker.finish(claim)
     return str(made.id)

@@ -44,7 +44,7 @@ class StagedGroup:
     metrics: tuple[GroupMetric, ...]
 
     def member(self, metric: str, filtered: str = NO_FILTER) -> "GroupMember | None":
-        """Return one of its tasks, None if the harness does not average its metric."""
+        """Return one of its tasks, None if its metric is not averaged."""
         averaged = next((one for one in self.metrics if one.is_of(metric, filtered)), None)
         if averaged is None:
             return None
