@@ -4,6 +4,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import Confusion, MetricPoint, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
@@ -125,7 +126,8 @@ class Evaluations(Value):
 
     `not_carried` are prompts that have no score on another base model. `retention` is that of the
     tasks other than the trained one, and says where it was not measured; `drift` is that on
-    neutral texts.
+    neutral texts. `groups` are the scores of groups of standard tasks. The three are empty if
+    `attached` was asked for.
     """
 
     data: tuple[EvaluationView, ...]
@@ -133,6 +135,7 @@ class Evaluations(Value):
     not_carried: tuple[NotCarriedView, ...] = ()
     retention: tuple[TaskRetention, ...] = ()
     drift: tuple[TextDrift, ...] = ()
+    groups: tuple[GroupScore, ...] = ()
 
 
 class TheoryChecks(Value):

@@ -16,7 +16,8 @@ from adaptlab.plugins.metric import measured_on
 from adaptlab.plugins.registry import as_json
 from adaptlab.records.gathering import LONGEST_VALUE
 from adaptlab.records.generation import PART, Generation, generation_of
-from adaptlab.records.rendered_items import RenderedItem, group_records
+from adaptlab.records.rendered_items import RenderedItem
+from adaptlab.records.task_groups import group_records
 from adaptlab.specs.job_tasks import placed_tasks
 from adaptlab.specs.spec import EvaluationSpec
 from adaptlab.tasks.benchmark import Benchmark

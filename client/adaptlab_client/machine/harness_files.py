@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from adaptlab.records.task_groups import GroupMetric
 from adaptlab_client.machine.benchmark_generation import NotRendered
 from adaptlab_client.machine.own_benchmark import is_own, settings_of_file
 
@@ -104,6 +105,27 @@ def subtasks(name: str) -> tuple[str, ...]:
             f"{', '.join(found[:3])} …"
         )
     return found
+
+
+def averaged(name: str) -> tuple[GroupMetric, ...]:
+    """Return the metrics that the harness averages over a group's tasks.
+
+    There are none for a task, a tag, a group with a task twice, and one that averages nothing.
+    """
+    tasks = harness()
+    root = Path(tasks.__file__).parent
+    path = None if name in _files(root, _TASK) else _files(root, _GROUP).get(name)
+    if path is None or len(found := tuple(_members(tasks, root, name))) > len(set(found)):
+        return ()
+    manager = tasks.TaskManager(include_path=str(path.parent), include_defaults=False)
+    configured = import_module("lm_eval.config.group").GroupConfig(**manager.task_index[name].cfg)
+    return tuple(
+        GroupMetric(
+            metric=one.metric, filters=one.filter_list, weight_by_size=bool(one.weight_by_size)
+        )
+        for one in configured.aggregate_metric_list or ()
+        if one.aggregation == "mean"
+    )
 
 
 def _own_file(root: Path, path: Path) -> TaskFile:

@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.runs.events import ReplicateResult
 from adaptlab.runs.theory_report import Check
@@ -71,6 +72,10 @@ class JobResults:
     def drift(self, job_id: Identity) -> tuple[TextDrift, ...]:
         """Return the drift from the base model on neutral texts."""
         return self._evaluations(job_id).drift
+
+    def group_scores(self, job_id: Identity) -> tuple[GroupScore, ...]:
+        """Return the scores of groups of standard tasks."""
+        return self._evaluations(job_id).groups
 
     def _evaluations(self, job_id: Identity) -> results.Evaluations:
         request = Request("GET", path_of("jobs", job_id, "evaluations"))

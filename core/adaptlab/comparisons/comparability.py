@@ -17,7 +17,7 @@ COMPARED_METHOD = frozenset({"method", "budget", "adapter"})
 """The subject of a comparison, in which jobs are expected to differ."""
 SCORED_APART = frozenset({
     "seeds", "base_replicates", "evaluation_tasks", "base_tasks", "evaluation_bases",
-    "evaluation_shown", "attention", "mode",
+    "evaluation_shown", "evaluation_groups", "attention", "mode",
 })  # fmt: skip
 """Seeds are compared one by one; other evaluations and recordings do not affect a score."""
 EXACT = frozenset({"/base_model", "/training/accumulation", "/training/validations"})

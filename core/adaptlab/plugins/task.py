@@ -19,6 +19,7 @@ from adaptlab.plugins.images import ImageSize, items_of
 from adaptlab.plugins.metric import Metric, metric_named
 from adaptlab.plugins.registry import ByName, Registry
 from adaptlab.plugins.splits import Split, enough_length, scarce_splits
+from adaptlab.records.task_groups import GroupMember
 from adaptlab.text.lengths import MeanBytes
 from adaptlab.text.source import TextSource
 from adaptlab.text.tokeniser import Tokeniser
@@ -237,6 +238,9 @@ class Task(DescribedFields, ABC):
     def scored_as(self) -> "tuple[Task, ...]":
         """Return the tasks that are scored one by one if this one is named."""
         return (self,)
+
+    def group_member(self) -> GroupMember | None:
+        """Return what it is in a group of tasks whose scores are averaged."""
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the errors of the configuration, with pointers below the task."""

@@ -7,7 +7,7 @@ exact text, so that prompts stay those of the harness.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, cast, get_args
 
@@ -141,7 +141,7 @@ def item_of(record: Record) -> RenderedItem:
 
 def rendering_of(facts: RecordsFacts) -> Rendering | None:
     """Return the origin of a dataset's items, None for another dataset."""
-    task, origin = _only_value(facts, "task"), _only_value(facts, "rendering")
+    task, origin = only_value(facts, "task"), only_value(facts, "rendering")
     if task is None or origin is None:
         return None
     try:
@@ -170,28 +170,12 @@ def _output_of(task: Mapping[str, object]) -> object:
     return cast("Mapping[str, object]", rendering).get("output")
 
 
-def group_records(group: str, tasks: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Yield the records of a dataset that lists the tasks of a group."""
-    return ({"group": group, "subtask": task, "split": SPLIT} for task in tasks)
-
-
-def subtasks_of(facts: RecordsFacts, group: str) -> tuple[str, ...]:
-    """Return the tasks of a group that a dataset lists, sorted.
-
-    There are none if it is another dataset.
-    """
-    field = facts.field("subtask")
-    if field is None or field.values is None or _only_value(facts, "group") != group:
-        return ()
-    return tuple(one.value for one in field.values)
-
-
 def generated_by(facts: RecordsFacts) -> Generation | None:
     """Return how the answers of a dataset's items are generated, if they are."""
-    return generation_of({name: _only_value(facts, name) for name in facts.names()})
+    return generation_of({name: only_value(facts, name) for name in facts.names()})
 
 
-def _only_value(facts: RecordsFacts, name: str) -> str | None:
+def only_value(facts: RecordsFacts, name: str) -> str | None:
     """Return the value that all records have in a field, if it is one."""
     field = facts.field(name)
     values = (field.values if field else None) or ()

@@ -31,6 +31,7 @@ from adaptlab.specs.spec import (
     Selection,
     Trial,
 )
+from adaptlab.specs.task_groups import task_groups
 from adaptlab.validation import validation_problems
 from adaptlab.values import Value
 
@@ -289,6 +290,7 @@ def write_resolved(resolved: Resolved) -> ResolvedSpec:
         seeds=resolved.seeds,
         base_replicates=resolved.base_replicates,
         evaluation_tasks=tuple(map(as_json, resolved.evaluation_tasks)),
+        evaluation_groups=task_groups(resolved.evaluation_tasks),
         base_tasks=tuple(map(as_json, resolved.base_tasks)),
         evaluation_samples=0 if scored is None else scored.evaluation_samples,
         evaluation_shown=0 if scored is None else scored.evaluation_shown,
@@ -338,8 +340,9 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     """
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
-    # Shown items are only a record of what was scored, and the mode says what is made of it.
-    left_out = {"budget": True, "evaluation_shown": True, "mode": True, "adaptations": jobs}
+    # Shown items are only a record of what was scored; groups and mode say what is made of it.
+    only_read = dict.fromkeys(("budget", "evaluation_shown", "evaluation_groups", "mode"), True)
+    left_out = {**only_read, "adaptations": jobs}
     deciding = document.model_dump(mode="json", exclude=left_out)
     for later in ("checks", "adaptations", "adapter", "evaluation_bases"):
         if not deciding[later]:  # older jobs, which lack these members, keep their digests

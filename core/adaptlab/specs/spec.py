@@ -464,13 +464,27 @@ class EvaluationBase(Value):
     folder: ModelFolder | None = None
 
 
+class TaskGroup(Value):
+    """A group of standard tasks, whose scores lm-eval averages.
+
+    `tasks` are their places in `evaluation_tasks`. If `weight_by_size`, they weigh by their items;
+    otherwise they are equal.
+    """
+
+    name: str
+    metric: str
+    weight_by_size: bool
+    tasks: tuple[int, ...]
+
+
 class ResolvedSpec(Value):
     """A job with every `auto` replaced, and the cost of its adaptation.
 
     `family`, `task`, `method`, `evaluation_tasks`, `base_tasks` and `checks` are complete plug-in
     configurations. `base_replicates` has, for each of `seeds`, the replicate of the base that it
     starts from; it is empty for pretraining. `base_tasks` are the tasks of the base's pretraining,
-    scored to measure forgetting, and empty if they are unknown.
+    scored to measure forgetting, and empty if they are unknown. `evaluation_groups` are groups of
+    the evaluation tasks that have a score of their own.
 
     An import has a `model_folder` instead of a `task`, and no training steps. The adaptation of an
     imported `adapter` has none either; `method` describes the adapter. Theory checks have
@@ -500,6 +514,10 @@ class ResolvedSpec(Value):
     seeds: tuple[int, ...]
     base_replicates: tuple[int, ...]
     evaluation_tasks: tuple[dict[str, object], ...]
+    evaluation_groups: tuple[TaskGroup, ...] = Field(
+        default=(),
+        exclude_if=lambda groups: not groups,
+    )
     base_tasks: tuple[dict[str, object], ...] = ()
     evaluation_samples: int
     evaluation_shown: int = 0

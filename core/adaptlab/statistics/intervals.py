@@ -14,7 +14,7 @@ from adaptlab.statistics.leads import unit_quantile
 from adaptlab.statistics.limits import around, clopper_pearson, seen_limits
 from adaptlab.statistics.samples import clustered
 from adaptlab.statistics.scores import Scores
-from adaptlab.statistics.spread import normal_quantile, spread
+from adaptlab.statistics.spread import Spread, normal_quantile, spread
 from adaptlab.statistics.typical import Limits, ordered_limits
 from adaptlab.statistics.unseen import LikelihoodRatios, evidence
 from adaptlab.values import Value
@@ -62,11 +62,18 @@ def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = coun
     found = outcomes.spread
     if scores.clusters:
         found = spread(clustered(outcomes.bits, scores.clusters))
+    return interval_of(found, outcomes.accuracies, outcomes.evidence, level)
+
+
+def interval_of(
+    found: Spread, accuracies: NDArray[np.float64], seen: LikelihoodRatios, level: float
+) -> Interval:
+    """Return the interval of `mean_interval` from the spread and seeds."""
     ends = seen_limits(found, level)
-    if len(scores.trained) > 1:
+    if accuracies.size > 1:
         reach = unit_quantile(found.items, (1 - level) / 2) ** 2 * found.item_part
-        ends = _wider(ends, _ordered(outcomes.accuracies, reach, level))
-    return _interval(ends, outcomes.accuracies.tolist(), outcomes.evidence, level)
+        ends = _wider(ends, _ordered(accuracies, reach, level))
+    return _interval(ends, accuracies.tolist(), seen, level)
 
 
 def _ordered(accuracies: NDArray[np.float64], square: float, level: float) -> Limits:

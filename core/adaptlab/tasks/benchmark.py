@@ -28,8 +28,8 @@ from adaptlab.records.rendered_items import (
     generated_by,
     item_of,
     rendering_of,
-    subtasks_of,
 )
+from adaptlab.records.task_groups import GroupMember, StagedGroup, staged_group
 from adaptlab.text.lengths import BYTES_PER_TOKEN, MeanBytes
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
@@ -47,6 +47,8 @@ OWN_SPLITS = SplitsByField(field="split")
 HarnessTask = Annotated[str, Field(min_length=1, max_length=128)]
 Score = Annotated[str, Field(min_length=1, max_length=64)]
 CHOICE_SCORES = ("acc", "acc_norm", "acc_bytes")
+MATCH = "exact_match"
+"""The metric of generated answers."""
 
 
 class BenchmarkLimits(TokenLimits):
@@ -114,6 +116,7 @@ class Benchmark(TextTask):
     """how answers are generated and compared, which follows from the dataset"""
 
     _parts: tuple["Benchmark", ...] = PrivateAttr(default=())
+    _group: StagedGroup | None = PrivateAttr(default=None)
 
     @classmethod
     def has_right_answers(cls, task: Mapping[str, object]) -> bool:
@@ -141,9 +144,9 @@ class Benchmark(TextTask):
         if self.dataset:
             return super().settled(datasets)
         named = tuple(self._named(datasets))
-        if problems := tuple(_problems_of_groups([task for _, task in named])):
+        if problems := tuple(_problems_of_groups([task for _, task, _ in named])):
             return self._with_problems(problems)
-        parts = tuple(self._part(place, task, datasets) for place, task in named)
+        parts = tuple(self._part(*one, datasets) for one in named)
         if len(parts) == 1:
             return parts[0]
         whole = self.model_copy()
@@ -161,14 +164,16 @@ class Benchmark(TextTask):
         detail = "A benchmark is scored and never trained on. Name it in evaluation.tasks."
         return (Problem("/name", "only_evaluated", detail),)
 
-    def _named(self, datasets: Datasets) -> Iterator[tuple[int, str]]:
+    def _named(self, datasets: Datasets) -> Iterator[tuple[int, str, StagedGroup | None]]:
         """Yield all tasks with their places; a staged group stands for its tasks."""
         for place, task in enumerate(self.tasks):
             facts = datasets.get(dataset_of(task, self.shots, self.limit))
-            listed = subtasks_of(facts, task) if isinstance(facts, RecordsFacts) else ()
-            yield from ((place, one) for one in listed or (task,))
+            group = staged_group(facts, task) if isinstance(facts, RecordsFacts) else None
+            yield from ((place, one, group) for one in ((task,) if group is None else group.tasks))
 
-    def _part(self, place: int, task: str, datasets: Datasets) -> "Benchmark":
+    def _part(
+        self, place: int, task: str, group: StagedGroup | None, datasets: Datasets
+    ) -> "Benchmark":
         """Return one of the tasks alone, with its dataset looked up."""
         name = dataset_of(task, self.shots, self.limit)
         part = self.model_copy(update={"tasks": (task,), "dataset": name})
@@ -181,7 +186,16 @@ class Benchmark(TextTask):
             else problem
             for problem in settled.problems()
         ]
-        return settled._with_problems(tuple(moved))
+        part = settled._with_problems(tuple(moved))
+        part._group = group
+        return part
+
+    def group_member(self) -> GroupMember | None:
+        if self._group is None or self.reads_windows():
+            return None
+        if self.generation is not None:
+            return self._group.member(MATCH, self.score)
+        return self._group.member(self.score)
 
     def _not_staged(self, place: int, task: str) -> Problem:
         limit = f" --limit {self.limit}" if self.limit else ""

@@ -10,11 +10,13 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session, aliased
 
 from adaptlab.comparisons.drift import drifts
+from adaptlab.comparisons.group_scores import GroupScore, group_scores
 from adaptlab.comparisons.retention import BaseScores, retention
 from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
 from adaptlab.plugins.metric import FIRST_VERSION
 from adaptlab.runs.events import Confusion, Measure, ReplicateResult, Usage
 from adaptlab.runs.theory_report import Check
+from adaptlab.specs.spec import TaskGroup
 from adaptlab_answers.results import (
     Attempts,
     AttemptView,
@@ -209,6 +211,7 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
         not_carried=_not_carried(session, job_id, attempt),
         retention=kept,
         drift=drift,
+        groups=_groups(session, job_id) if attached is None else (),
     )
 
 
@@ -254,6 +257,21 @@ def _kept(
     of_base = _of_base(session, job_id)
     found = retention(scored, new, mode=mode or "always_on", of_base=of_base)
     return found, drifts(scored)
+
+
+def _groups(session: Session, job_id: UUID) -> tuple[GroupScore, ...]:
+    """Return the scores of groups; outcomes are only read if there are any."""
+    spec = Job.resolved_spec
+    groups, tasks = session.execute(
+        select(spec["evaluation_groups"], spec["evaluation_tasks"]).where(Job.id == job_id)
+    ).one()
+    if not groups:
+        return ()
+    known = [TaskGroup.model_validate(one) for one in groups]
+    names = {tasks[place]["name"] for one in known for place in one.tasks}
+    is_member = EvaluationRow.task_name.in_(names)
+    scored = adapted_scores(session, [job_id], is_member, detached=True).get(job_id, [])
+    return group_scores(known, tasks, scored)
 
 
 def _of_base(session: Session, job_id: UUID) -> BaseScores | None:

@@ -71,6 +71,7 @@ def job_page(session: Session, job_id: UUID, now: datetime) -> dict[str, object]
         "seeds": len(spec.seeds),
         "trials": len(spec.training.learning_rates),
         "scores": score_table(evaluations, tried, spec.task),
+        "groups": scored.groups,
         "confusions": confusion_tables(evaluations, spec.task),
         "losses": loss_rows(evaluations, spec.task),
         "measures": measure_rows(evaluations, spec.task),

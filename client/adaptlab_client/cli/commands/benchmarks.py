@@ -45,8 +45,10 @@ def add(
     A task file of your own has templates, no programs, and its data in --data. Needs the extra
     `benchmarks`. The server and its workers need neither lm-eval nor a network.
     """
-    from adaptlab.records.rendered_items import dataset_of, group_records
+    from adaptlab.records.rendered_items import dataset_of
+    from adaptlab.records.task_groups import group_records
     from adaptlab_client.machine.benchmark_generation import NotRendered
+    from adaptlab_client.machine.harness_files import averaged
 
     entries: list[DatasetView] = []
     names: list[str] = []
@@ -58,7 +60,7 @@ def add(
                     upload = client.datasets.upload_records
                     entries.append(upload(done.name, done.records(), done.sources))
                 if members:
-                    records = group_records(task, members)
+                    records = group_records(task, members, averaged(task))
                     index = dataset_of(task, shots, limit)
                     entries.append(client.datasets.upload_records(index, records))
                 names.append(task if members else items[0].rendering.task)

@@ -24,6 +24,7 @@ from adaptlab_client.cli.printing.job_tables import (
     facts_of,
     obstacles_of,
     print_drift,
+    print_groups,
     print_jobs,
     print_preview,
     print_retention,
@@ -134,6 +135,7 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
         if evaluations:
             print()
             print_table(SCORE_COLUMNS, score_rows(evaluations))
+            print_groups(client.jobs.group_scores(job))
         if any(not one.attached for one in evaluations):
             print_retention(client.jobs.retention(job))
             print_drift(client.jobs.drift(job))

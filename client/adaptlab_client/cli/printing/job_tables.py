@@ -19,6 +19,7 @@ from adaptlab_client.cli.printing.terminal import (
 )
 
 if TYPE_CHECKING:
+    from adaptlab.comparisons.group_scores import GroupScore
     from adaptlab.comparisons.scores import ScoreChange
     from adaptlab.comparisons.task_retention import TaskRetention, TextDrift
     from adaptlab.statistics import Interval
@@ -39,6 +40,9 @@ SCORE_COLUMNS = (
 
 
 DRIFT_COLUMNS = ("texts", "KL, nats per token", "base, bits per byte", "change, bits per byte")
+GROUP_COLUMNS = (
+    "group", "metric", "tasks", "items", "seeds", "mean", "95 % interval", "base alone",
+)  # fmt: skip
 RETENTION_COLUMNS = ("old task", "floor", "base alone", "retention")
 
 
@@ -150,6 +154,22 @@ def print_retention(tasks: Sequence["TaskRetention"]) -> None:
     for label, one in zip(labels, tasks, strict=True):
         if one.remark is not None:
             print(f"{label}: {one.remark}")
+
+
+def print_groups(groups: Sequence["GroupScore"]) -> None:
+    """Print the scores of groups of standard tasks."""
+    if not groups:
+        return
+    rows = [
+        (
+            *(one.label, one.metric, one.tasks, one.items, one.accuracy.seeds),
+            *(f"{100 * one.accuracy.mean:.1f} %", _interval(one.accuracy)),
+            "" if one.alone is None else f"{100 * one.alone.mean:.1f} %",
+        )
+        for one in groups
+    ]
+    print()
+    print_table(GROUP_COLUMNS, rows)
 
 
 def print_drift(texts: Sequence["TextDrift"]) -> None:
