@@ -88,8 +88,8 @@ def wandb_server(package: Path, folder: Path) -> Generator[WandbServer]:
             self.end_headers()
             self.wfile.write(answer)
 
-        def log_message(self, *_: object) -> None:
-            pass
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         kept.address = f"http://127.0.0.1:{server.server_port}"

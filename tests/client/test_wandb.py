@@ -1,5 +1,6 @@
 """Runs as W&B's offline runs, which `wandb sync` sends."""
 
+import json
 import math
 import socket
 import sys
@@ -73,6 +74,18 @@ class StandIn(ModuleType):
         self.ended.append(exit_code)
 
 
+def sent(folder: Path) -> list[Path]:
+    """Mark all runs as `wandb sync` does."""
+    marks = [file.with_suffix(".wandb.synced") for file in folder.glob("*/*.wandb")]
+    for mark in marks:
+        mark.touch()
+    return marks
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "true")
@@ -98,7 +111,7 @@ def test_a_study_is_a_group_of_runs_with_settings_curves_and_verdict(
     assert stand_in.ended == [0, 0, 1]
 
 
-def test_figures_of_one_step_are_one_log_and_the_last_are_the_summary(
+def test_curves_have_their_steps_and_scores_are_in_the_summary(
     stand_in: StandIn, tmp_path: Path
 ) -> None:
     WandbFolder(tmp_path).send([SEED])
@@ -106,8 +119,9 @@ def test_figures_of_one_step_are_one_log_and_the_last_are_the_summary(
     assert list(steps) == list(range(1, 10))
     assert steps[4] == {"curves/train_loss": 0.5}
     assert math.isnan(steps[9]["curves/train_loss"])
-    assert stand_in.summary["test/loss"] == 0.5
+    assert (stand_in.summary["test/loss"], stand_in.summary["state"]) == (0.5, "failed")
     WandbFolder(tmp_path).send([JOB])
+    assert stand_in.steps[-1] == {}
     assert stand_in.summary["verdict"] == "best"
     assert stand_in.summary["test/accuracy_low"] == 0.7
 
@@ -118,16 +132,43 @@ def test_only_a_run_that_has_changed_is_written_and_sent_again(
     for _ in range(2):
         assert WandbFolder(tmp_path).send(RUNS) == 3
     assert len(stand_in.begun) == 3
-    marks = [file.with_suffix(".wandb.synced") for file in tmp_path.glob("*/*.wandb")]
-    for mark in marks:
-        mark.touch()  # as `wandb sync` does
+    marks = sent(tmp_path)
     WandbFolder(tmp_path).send([STUDY, replace(JOB, state="cancelled"), SEED])
     assert [one["id"] for one in stand_in.begun] == ["0001", "0002", "0002-1", "0002"]
     (unsent,) = [mark for mark in marks if not mark.exists()]
     assert unsent.name == "run-0002.wandb.synced"
-    WandbFolder(tmp_path, "another").send([STUDY])
-    assert len(stand_in.begun) == 5
     assert list(tmp_path.glob("*/.part")) == []
+
+
+def test_curves_that_were_sent_are_not_written_again(stand_in: StandIn, tmp_path: Path) -> None:
+    changes = [replace(SEED, tags={"adaptlab.status": status}) for status in ("a", "b", "c")]
+    board = WandbFolder(tmp_path)
+    board.send([SEED])
+    board.send(changes[:1])
+    assert len(stand_in.steps[1]) == 9, "they were not sent yet"
+    sent(tmp_path)
+    board.send(changes[1:])
+    assert stand_in.steps[2:] == [{}, {}]
+    sent(tmp_path)
+    WandbFolder(tmp_path, "another").send([SEED])
+    assert len(stand_in.steps[-1]) == 9
+
+
+def test_what_was_sent_is_known_after_a_kill(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = WandbFolder(tmp_path)
+    board.send([SEED])
+    sent(tmp_path)
+    changed = replace(SEED, tags={})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            board.send([changed])
+    board.send([changed])
+    assert stand_in.steps[1:] == [{}, {}]
+    (file,) = tmp_path.glob("*/*.wandb")
+    assert not file.with_suffix(".wandb.synced").exists()
 
 
 def test_a_process_of_wandb_that_does_not_run_is_an_error_with_a_step(
@@ -158,15 +199,18 @@ def test_a_server_that_gets_a_changed_run_has_it_once(real_wandb: Path, tmp_path
     with wandb_server(real_wandb, tmp_path / "server") as server:
         WandbFolder(folder).send(RUNS)
         server.sync(folder)
-        assert list(server.history["0002-1"]) == list(range(9))
-        assert [line["_step"] for line in server.history["0002-1"].values()] == [*range(1, 10)]
         assert "No runs to sync" in server.sync(folder)
-        better = [replace(point, value=point.value / 2) for point in SEED.points]
-        WandbFolder(folder).send([STUDY, JOB, replace(SEED, points=tuple(better))])
+        *curves, score = SEED.points
+        scored = replace(SEED, points=(*curves, replace(score, value=0.25)))
+        again = replace(scored, tags={"adaptlab.status": "re-read"})
+        WandbFolder(folder).send([STUDY, JOB, again])
         assert "Syncing 1 run(s)" in server.sync(folder)
-        lines = list(server.history["0002-1"].values())
-    assert [line["curves/train_loss"] for line in lines[:8]] == [1 / n for n in range(1, 9)]
-    assert (len(lines), len(server.runs)) == (9, 3)
+    lines = server.history["0002-1"].values()
+    assert [line["_step"] for line in lines] == [*range(1, 10)]
+    assert [line["curves/train_loss"] for line in lines][:8] == [2 / n for n in range(1, 9)]
+    assert json.loads(server.runs["0002-1"]["config"])["adaptlab"]["value"]["status"] == "re-read"
+    assert server.summaries["0002-1"]["test/loss"] == 0.25
+    assert len(server.runs) == 3
 
 
 @pytest.mark.long("real W&B")

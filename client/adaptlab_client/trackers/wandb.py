@@ -1,20 +1,24 @@
 """Runs as offline runs of Weights & Biases, which `wandb sync` sends."""
 
+import hashlib
 import json
 import math
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from adaptlab.errors import TrackerRefused
-from adaptlab_answers.trackers.tracked_runs import ID_TAG, TrackedRun
+from adaptlab_answers.trackers.tracked_runs import ID_TAG, TrackedPoint, TrackedRun
 
 LONGEST_TAG = 64
-STAMP = "adaptlab.stamp"
-"""File next to a run with the digest of what was written."""
+KEPT = "adaptlab.kept"
+"""File next to a run that says what was written and sent."""
 _FAILED = ("failed", "cancelled")
 _KINDS = ("study", "job", "seed")
 """Types of runs by depth; a job's is its own kind."""
@@ -24,11 +28,12 @@ class WandbFolder:
     """A folder of offline runs, such as `wandb sync FOLDER` sends.
 
     A run's id is that of the study or job, which no other server gives; a seed's ends in its
-    number. `wandb sync` replaces the run of that id, so nothing is doubled; a run that has not
-    changed is not written again, and so not sent again either. Source: wandb 0.31.
+    number. W&B replaces settings, notes and the summary of a run that it has, but it appends to
+    curves. So only curves are logged by step, scores are in the summary, and curves that
+    `wandb sync` has marked as sent are not written again. Source: wandb 0.31, `runupserter.go`.
 
     Args:
-        folder: where runs are written, each in a folder of its own.
+        folder: where runs are written, each in a folder of its own; to be kept.
         project: name of the project that `wandb sync` sends to.
 
     Raises `ImportError` without the package `wandb`, with the package to install.
@@ -58,22 +63,27 @@ class WandbFolder:
     def _replace(self, run: TrackedRun) -> None:
         identity = run.key.replace("/", "-")
         place = self._folder / f"offline-run-{run.created_at:%Y%m%d_%H%M%S}-{identity}"
-        kept, stamp = place / STAMP, f"{self._project} {run.stamp}"
-        if kept.exists() and kept.read_text() == stamp:
+        stamp, curves, kept = f"{self._project} {run.stamp}", _curves(run), _Kept.read(place)
+        if kept.stamp == stamp:
             return
+        file = place / f"run-{identity}.wandb"
+        marks = [file.with_suffix(f".wandb.{ending}") for ending in ("synced", "syncstate")]
+        sent = kept.written if kept.written and marks[0].exists() else kept.sent
+        digest = _digest(self._project, curves)
         part = place / ".part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        self._write(run, identity, part)
-        (written,) = part.glob("wandb/offline-*/*.wandb")
-        file = place / written.name
-        for ending in ("synced", "syncstate"):  # which `wandb sync` leaves
-            file.with_suffix(f".wandb.{ending}").unlink(missing_ok=True)
-        written.replace(file)
-        kept.write_text(stamp)
+        made = self._write(run, identity, {} if sent == digest else curves, part)
+        _Kept(sent=sent).write(place)  # a process that is killed here leaves a run to write again
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+        made.replace(file)
+        _Kept(stamp, digest, sent).write(place)
         shutil.rmtree(part, ignore_errors=True)
 
-    def _write(self, run: TrackedRun, identity: str, part: Path) -> None:
+    def _write(
+        self, run: TrackedRun, identity: str, curves: Mapping[int, dict[str, float]], part: Path
+    ) -> Path:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
         begun = self._wandb.init(
             dir=str(part),
             mode="offline",
@@ -99,22 +109,64 @@ class WandbFolder:
                 x_save_requirements=False,
             ),
         )
-        last: dict[str, float | str] = {"state": run.state}
-        for step, figures in sorted(_by_step(run).items()):
+        for step, figures in sorted(curves.items()):
             begun.log(figures, step=step)
-            last |= figures
-        if verdict := run.tags.get("adaptlab.verdict"):
-            last["verdict"] = verdict
-        begun.summary.update(last)
+        begun.summary.update(_summary(run))
         begun.finish(exit_code=int(run.state in _FAILED))
+        (made,) = part.glob("wandb/offline-*/*.wandb")
+        return made
 
 
-def _by_step(run: TrackedRun) -> dict[int, dict[str, float]]:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was written of a run, with digests of the curves there.
+
+    Attributes:
+        stamp: the run's; nothing if it has to be written.
+        written: of the curves in its file, or sent before.
+        sent: of the curves that W&B has.
+    """
+
+    stamp: str = ""
+    written: str = ""
+    sent: str = ""
+
+    @classmethod
+    def read(cls, place: Path) -> "_Kept":
+        file = place / KEPT
+        return cls(*file.read_text().splitlines()) if file.exists() else cls()
+
+    def write(self, place: Path) -> None:
+        (place / KEPT).write_text("\n".join(astuple(self)))
+
+
+def _curves(run: TrackedRun) -> dict[int, dict[str, float]]:
+    """Return by step what has several of them."""
+    lengths = Counter(point.name for point in run.points)
     figures: dict[int, dict[str, float]] = {}
     for point in run.points:
-        value = point.value if math.isfinite(point.value) else math.nan
-        figures.setdefault(point.step, {})[point.name] = value
+        if lengths[point.name] > 1:
+            figures.setdefault(point.step, {})[point.name] = _shown(point)
     return figures
+
+
+def _summary(run: TrackedRun) -> dict[str, float | str]:
+    """Return the last value by name, with the state and the verdict."""
+    summary: dict[str, float | str] = {"state": run.state}
+    for point in sorted(run.points, key=attrgetter("step")):
+        summary[point.name] = _shown(point)
+    if verdict := run.tags.get("adaptlab.verdict"):
+        summary["verdict"] = verdict
+    return summary
+
+
+def _shown(point: TrackedPoint) -> float:
+    return point.value if math.isfinite(point.value) else math.nan
+
+
+def _digest(project: str, curves: Mapping[int, dict[str, float]]) -> str:
+    content = json.dumps([project, curves], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _tags(run: TrackedRun) -> list[str]:

@@ -46,8 +46,8 @@ def track(
     Repeat it as you like: what is there is updated, nothing is doubled. With --follow it can run
     beside a server for all studies of a project; while the board does not answer, jobs go on, and
     what it lacks is sent later. Credentials are those of MLFLOW_TRACKING_TOKEN, of
-    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or of TRACKIO_WRITE_TOKEN. Nothing is
-    sent to W&B before you run `wandb sync FOLDER`, which replaces the runs of the same ids.
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or of TRACKIO_WRITE_TOKEN. `wandb sync
+    FOLDER` sends to W&B, again only what has changed; keep the folder, which has what was sent.
     """
     if [mlflow, trackio, tensorboard, wandb].count(None) != 3:
         raise typer.BadParameter(
