@@ -19,7 +19,6 @@ from adaptlab_answers.trackers.tracked_runs import ID_TAG, TrackedPoint, Tracked
 LONGEST_TAG = 64
 KEPT = "adaptlab.kept"
 """File next to a run that says what was written and sent."""
-_FAILED = ("failed", "cancelled")
 _KINDS = ("study", "job", "seed")
 """Types of runs by depth; a job's is its own kind."""
 
@@ -112,7 +111,7 @@ class WandbFolder:
         for step, figures in sorted(curves.items()):
             begun.log(figures, step=step)
         begun.summary.update(_summary(run))
-        begun.finish(exit_code=int(run.state in _FAILED))
+        begun.finish(exit_code=int(bool(run.ended_at) and run.state != "succeeded"))
         (made,) = part.glob("wandb/offline-*/*.wandb")
         return made
 
