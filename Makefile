@@ -38,8 +38,8 @@ OFFLINE := dist/offline-$(PYTHON_VERSION)-$(PROCESSOR)
 # Which build of torch: `auto` looks for a GPU; `none` takes whatever the registry serves first.
 TORCH_BACKEND ?= auto
 
-COMPILE := $(UV) pip compile -q pyproject.toml --extra dev --universal -p 3.11 --no-annotate \
-	--no-header -c constraints.in
+COMPILE := $(UV) pip compile -q pyproject.toml --extra dev --extra wandb --universal -p 3.11 \
+	--no-annotate --no-header -c constraints.in
 # The same versions with the SHA-256 of every file, for the images; without torch, whose builds for
 # one processor or card come from other places and have other digests.
 LOCK := $(UV) pip compile -q pyproject.toml --extra server --universal -p 3.11 --no-annotate \
@@ -58,11 +58,12 @@ helm: setup ## Install Helm's library and Kubernetes' schemas, with which tests 
 	$(UV) pip install --quiet --python $(VENV)/helm/bin/python helm-python-sdk==$(HELM_VERSION) \
 		kubernetes-validate==$(KUBERNETES_SCHEMAS_VERSION) -c constraints.txt
 
-boards: setup ## Install the servers of MLflow and Trackio, to which tests write runs
+boards: setup ## Install MLflow, Trackio and W&B, to which tests write runs
 	$(UV) venv --quiet --allow-existing $(VENV)/mlflow
 	$(UV) pip install --quiet --python $(VENV)/mlflow/bin/python mlflow==$(MLFLOW_VERSION)
 	$(UV) venv --quiet --allow-existing $(VENV)/trackio
 	$(UV) pip install --quiet --python $(VENV)/trackio/bin/python trackio==$(TRACKIO_VERSION)
+	$(UV) pip install --quiet --python $(PY) --target $(VENV)/wandb wandb -c constraints.txt
 
 demo: setup ## Run a small real study, leave the server running (EXIT=1 stops it, TASK=text for texts)
 	$(VENV)/bin/adaptlab demo $(if $(EXIT),--exit) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") \

@@ -1,9 +1,10 @@
-"""The servers of MLflow and Trackio, if `make boards` has installed them."""
+"""MLflow, Trackio and W&B, if `make boards` has installed them."""
 
 import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,21 @@ def real_trackio(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     finally:
         os.killpg(server.pid, 15)
         server.wait(30)
+
+
+@pytest.fixture
+def real_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder with the package wandb, if `make boards` installed it."""
+    package = SERVERS / "wandb"
+    if not package.exists():
+        pytest.skip("`make boards` installs the package")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(package)])  # what `.venv` has comes first
+    for name in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "true")  # its default
+    yield package
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()  # waits for its process
 
 
 def waited_for(holds: Callable[[], bool]) -> None:

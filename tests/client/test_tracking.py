@@ -1,4 +1,4 @@
-"""A study on a board: MLflow by REST, TensorBoard by event files."""
+"""A study on a board: by REST, or in files of TensorBoard and W&B."""
 
 import json
 import math
@@ -14,7 +14,8 @@ from tests.client.conftest import Invoke
 from tests.comparing import Run, run_all
 from tests.making import a_base_model, a_study_document
 from tests.patience import nobody_listens
-from tests.real_boards import real_mlflow, real_trackio
+from tests.real_boards import real_mlflow, real_trackio, real_wandb
+from tests.wandb_server import wandb_server
 
 from adaptlab.errors import TrackerRefused
 from adaptlab_answers.studies import StudyView
@@ -24,7 +25,7 @@ from adaptlab_client.trackers.tensorboard import FILE, TensorBoardFolder
 from adaptlab_client.trackers.tracked_runs import tracked_runs
 from adaptlab_client.trackers.trackio import TrackioServer
 
-__all__ = ["real_mlflow", "real_trackio"]  # found here by pytest
+__all__ = ["real_mlflow", "real_trackio", "real_wandb"]  # found here by pytest
 
 
 @pytest.fixture
@@ -176,3 +177,27 @@ def test_a_real_trackio_keeps_all_of_it_once(
     assert json.loads(configs[seed.key])["_Group"] == study.name
     with pytest.raises(TrackerRefused, match="write_token is required"):
         TrackioServer(address.partition("?")[0]).send(runs)
+
+
+@pytest.mark.long("real W&B")
+def test_wandb_sync_sends_all_of_it(
+    client: Client, study: StudyView, invoke: Invoke, real_wandb: Path, tmp_path: Path
+) -> None:
+    folder, runs = tmp_path / "runs", list(tracked_runs(client, study))
+    done = invoke("studies", "track", study.name, "--wandb", str(folder))
+    assert (done.exit_code, f"{RUNS} runs" in done.output) == (0, True)
+    with wandb_server(real_wandb, tmp_path / "server") as server:
+        server.sync(folder)
+    assert set(server.runs) == {run.key.replace("/", "-") for run in runs}
+    assert {run["groupName"] for run in server.runs.values()} == {study.name}
+    assert "LoRA (75.0 %)" in server.runs[str(study.id)]["notes"]
+    lora = next(run for run in runs if run.path[-1].startswith("lora"))
+    assert json.loads(server.runs[lora.key]["config"])["budget"]["value"] == 64
+    summary = server.summaries[lora.key]
+    assert summary["test/accuracy_low"] < summary["test/accuracy"] == 0.75
+    seed = next(run for run in runs if run.path[:-1] == lora.path)
+    key = seed.key.replace("/", "-")
+    lines = [line["curves/train_loss"] for line in server.history[key].values()]
+    curve = [point.value for point in seed.points if point.name == "curves/train_loss"]
+    assert (len(curve) > 1, lines) == (True, curve)
+    assert server.summaries[key]["test/accuracy"] == pytest.approx(0.75)

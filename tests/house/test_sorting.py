@@ -25,6 +25,7 @@ REASONS = {
     "real MLflow",
     "real Trackio",
     "real Slurm",
+    "real W&B",
     "recipes",
     "tests of tests",
     "walks through commands and documents",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adaptlab_client.cli.exits import UsageError
 from adaptlab_client.cli.printing.terminal import inert, say
 from adaptlab_client.cli.session import open_client
 
@@ -25,10 +26,13 @@ def track(
         str | None, typer.Option(metavar="URL", help="Address of a Trackio server.")
     ] = None,
     experiment: Annotated[
-        str, typer.Option(help="Experiment of MLflow, or project of Trackio.")
+        str, typer.Option(help="Experiment of MLflow, or project of Trackio or W&B.")
     ] = "adaptlab",
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard's event files.")
+    ] = None,
+    wandb: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for offline runs of W&B.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on as jobs run and end, until stopped.")
@@ -37,18 +41,24 @@ def track(
         float, typer.Option(min=1, max=3600, help="With --follow: seconds between looks.")
     ] = 30,
 ) -> None:
-    """Write studies as runs of MLflow, Trackio or TensorBoard.
+    """Write studies as runs of MLflow, Trackio, TensorBoard or W&B.
 
     Repeat it as you like: what is there is updated, nothing is doubled. With --follow it can run
     beside a server for all studies of a project; while the board does not answer, jobs go on, and
     what it lacks is sent later. Credentials are those of MLFLOW_TRACKING_TOKEN, of
-    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or of TRACKIO_WRITE_TOKEN.
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or of TRACKIO_WRITE_TOKEN. `wandb sync
+    FOLDER` sends to W&B, again only what has changed; keep the folder, which has what was sent.
     """
-    if [mlflow, trackio, tensorboard].count(None) != 2:
-        raise typer.BadParameter("Give --mlflow URL, --trackio URL or --tensorboard FOLDER.")
+    if [mlflow, trackio, tensorboard, wandb].count(None) != 3:
+        raise typer.BadParameter(
+            "Give --mlflow URL, --trackio URL, --tensorboard FOLDER or --wandb FOLDER."
+        )
     if not studies and not follow:
         raise typer.BadParameter("Name a study, or give --follow for all of them.")
-    board = _board(mlflow, trackio, experiment, tensorboard)
+    try:
+        board = _board(mlflow, trackio, experiment, tensorboard, wandb)
+    except ImportError as error:
+        raise UsageError(str(error)) from error
     with open_client(context) as client:
         from adaptlab_client.trackers.following import Following
         from adaptlab_client.trackers.tracked_runs import tracked_runs
@@ -69,7 +79,11 @@ def _told(line: str) -> None:
 
 
 def _board(
-    mlflow: str | None, trackio: str | None, experiment: str, tensorboard: Path | None
+    mlflow: str | None,
+    trackio: str | None,
+    experiment: str,
+    tensorboard: Path | None,
+    wandb: Path | None,
 ) -> "Board":
     if mlflow is not None:
         from adaptlab_client.trackers.mlflow import MlflowServer
@@ -79,6 +93,10 @@ def _board(
         from adaptlab_client.trackers.trackio import TrackioServer
 
         return TrackioServer(trackio, experiment)
+    if wandb is not None:
+        from adaptlab_client.trackers.wandb import WandbFolder
+
+        return WandbFolder(wandb, experiment)
     from adaptlab_client.trackers.tensorboard import TensorBoardFolder
 
     assert tensorboard is not None
