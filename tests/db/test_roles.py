@@ -32,7 +32,7 @@ from adaptlab_db.role_passwords import OnePassword, RolePasswords, address_for, 
 from adaptlab_db.roles import make_logins
 from adaptlab_db.secret_files import SecretUnreadable
 from adaptlab_db.session import close, session_factory
-from adaptlab_db.tables import AuditEntry, Study, Table, Worker
+from adaptlab_db.tables import AuditEntry, Job, Study, Table, Worker
 from adaptlab_services.errors import NotAuthorised
 from adaptlab_services.leases.reaping import reap
 from adaptlab_services.lifecycle import workers
@@ -254,6 +254,20 @@ def test_workers_may_remove_what_has_expired(
     with sessions() as session:
         for table in ("jobs", "base_models", "workers"):
             assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0, table
+
+
+def test_workers_may_settle_what_waits(addresses: dict[Part, str], sessions: Sessions) -> None:
+    with sessions.begin() as session:
+        a_base_model(session)
+        job = a_job(session, state="waiting")
+    of_worker = session_factory(addresses["worker"])
+    try:
+        with of_worker.begin() as session:
+            reap(session)
+    finally:
+        close(of_worker)
+    with sessions() as session:
+        assert session.get_one(Job, job).state == "queued"
 
 
 def test_workers_and_the_api_may_send_webhooks(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 from tests.folders import WEIGHTS, a_model_folder
 from tests.hub_holding import holding_at
 from tests.hub_lab import REPO, Lab
@@ -17,9 +18,10 @@ from tests.watching import until
 
 from adaptlab.errors import InvalidSpec
 from adaptlab_answers.jobs import JobView
-from adaptlab_db.tables import UploadedFolder
+from adaptlab_db.tables import HubFetch, UploadedFolder
 from adaptlab_services.hub import fetches
 from adaptlab_services.jobs import control, jobs
+from adaptlab_services.lifecycle.transitions import fail_unfetched
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.storage.uploads import CHUNK_BYTES
 
@@ -124,6 +126,17 @@ def test_a_killed_fetch_goes_on_while_a_job_waits(lab: Lab, hub: Hub, tmp_path: 
     lab.attempt().run()
     assert lab.base_job(job).state == "queued"
     assert [one.start for one in hub.asked[asked:] if one.host == "cdn"] == [0, CHUNK_BYTES]
+
+
+def test_a_fetch_that_ended_without_a_word_fails_its_jobs(lab: Lab) -> None:
+    job = lab.submit(an_adaptation(an_import()))
+    with lab.sessions.begin() as session:
+        fail_unfetched(session)
+    assert lab.base_job(job).state == "waiting"
+    with lab.sessions.begin() as session:
+        session.execute(delete(HubFetch))
+        fail_unfetched(session)
+    assert lab.base_job(job).reason == "fetch_failed"
 
 
 def test_a_failed_fetch_fails_its_jobs_until_a_retry(lab: Lab) -> None:

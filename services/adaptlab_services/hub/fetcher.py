@@ -18,6 +18,7 @@ from adaptlab_services.hub import due_fetches, fetches
 from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubPatience
+from adaptlab_services.lifecycle.transitions import fail_unfetched
 from adaptlab_services.outages import is_outage
 from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
@@ -92,6 +93,7 @@ class Fetcher:
         self._attempts = {one: what for one, what in self._attempts.items() if not one.done()}
         with self._sessions.begin() as session:
             fetches.cancel_unwanted(session)
+            fail_unfetched(session)
         most = MOST_AT_ONCE + MOST_PLANS
         while (count := len(self._attempts)) < most and not self._closed.is_set():
             attempt = self.claim(only_plans=count >= MOST_AT_ONCE)

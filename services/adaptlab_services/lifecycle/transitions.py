@@ -203,7 +203,6 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
     """Queue or fail jobs that wait for a base model or for adaptations.
 
     Jobs whose base model and adaptations are ready are queued; jobs that lost one of them fail.
-    With all, so do imports whose fetch ended without a word.
 
     Args:
         session: the caller's unit of work.
@@ -219,12 +218,21 @@ def settle_waiting(session: Session, ended: Sequence[UUID] | None = None) -> tup
             return ()
         waits.append(Job.id.in_(waiting))
     elif session.scalars(select(Job.id).where(*waits).limit(1)).first() is None:
-        return ()  # asked every few seconds, and these statements would change nothing
-    no_fetch = move(session, [*waits, awaiting.lacks_fetch()], NO_FETCH) if ended is None else ()
+        return ()  # asked every few seconds, and three statements would change nothing
     ready = move(session, [*waits, awaiting.has_all()], Change("queued"))
     no_base = move(session, [*waits, awaiting.lacks_base_model()], NO_BASE_MODEL)
     no_adaptation = move(session, [*waits, awaiting.lacks_adaptation()], NO_ADAPTATION)
-    return (*no_fetch, *ready, *no_base, *no_adaptation)
+    return (*ready, *no_base, *no_adaptation)
+
+
+def fail_unfetched(session: Session) -> None:
+    """Fail imports whose fetch ended without a word.
+
+    For the API alone: workers may not read fetches.
+    """
+    waits = [Job.state == "waiting", awaiting.lacks_fetch()]
+    if session.scalars(select(Job.id).where(*waits).limit(1)).first() is not None:
+        move(session, waits, NO_FETCH)
 
 
 def queues_to_ring(moved: Iterable[Moved]) -> tuple[str, ...]:
