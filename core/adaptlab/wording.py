@@ -19,6 +19,8 @@ _FORMS: Mapping[str, str] = {
     "that begins with a letter or a digit",
     r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*$": "two names with a slash between them, such as "
     "petrov2024/table-1, in lower-case letters, digits and hyphens",
+    r"^[\w][\w .:/-]{0,99}$": "a name of at most 100 letters, digits, spaces, dots, underscores, "
+    "colons, slashes and hyphens that begins with a letter or a digit",
     r"^[0-9a-f]{64}$": "a SHA-256 in 64 lower-case hexadecimal digits",
     r"^[\x21-\x7e]+$": "text of printable ASCII characters without spaces",
     r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$": "text without "

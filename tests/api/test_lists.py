@@ -72,7 +72,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(
 
 
 def test_a_summary_says_of_a_job_what_the_job_says(api: TestClient, seven: list[str]) -> None:
-    left_out = {"spec", "resolved_spec", "budget", "links"}
+    left_out = {"spec", "resolved_spec", "budget", "links", "fetch"}
     for question in ({}, {"filter": "method = lora OR state = running"}, {"page_size": 3}):
         whole = api.get("/v1/jobs", params=question).json()
         brief = api.get("/v1/jobs", params=question | {"view": "basic"}).json()

@@ -1,16 +1,15 @@
 """Scores of groups of standard tasks, as the harness averages them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from adaptlab.comparisons.scores import SHOWN_SPLIT, task_labels
+from adaptlab.interval import Interval
 from adaptlab.runs.events import Evaluation
 from adaptlab.specs.spec import TaskGroup
-from adaptlab.statistics import Interval
-from adaptlab.statistics.group_interval import group_interval
-from adaptlab.statistics.scores import Outcomes
 from adaptlab.values import Value
+
+if TYPE_CHECKING:
+    from adaptlab.statistics.scores import Outcomes
 
 
 class GroupScore(Value):
@@ -43,6 +42,8 @@ def group_scores(
         tasks: the tasks that it is scored on.
         evaluations: the scores on its own base model, with every outcome.
     """
+    from adaptlab.comparisons.scores import SHOWN_SPLIT, task_labels  # loads numpy
+
     scored = [one for one in evaluations if one.split == SHOWN_SPLIT and one.base_model is None]
     members = [[tasks[place] for place in group.tasks] for group in groups]
     named = [{**of[0], "tasks": [group.name]} for group, of in zip(groups, members, strict=True)]
@@ -83,10 +84,16 @@ def _of_seeds(
 
 
 def _interval(seeds: Sequence[Sequence[Evaluation]], group: TaskGroup) -> Interval:
+    import numpy as np  # loaded here: the command line needs the class alone
+
+    from adaptlab.statistics.group_interval import group_interval
+
     outcomes = [np.stack([_bits(one) for one in of_task]) for of_task in zip(*seeds, strict=True)]
     return group_interval(outcomes, by_size=group.weight_by_size)
 
 
-def _bits(scored: Evaluation) -> Outcomes:
+def _bits(scored: Evaluation) -> "Outcomes":
+    import numpy as np
+
     packed = np.frombuffer(bytes.fromhex(scored.outcomes), np.uint8)
     return np.unpackbits(packed, count=scored.total).astype(np.float64)

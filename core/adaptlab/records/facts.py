@@ -12,6 +12,8 @@ from adaptlab.values import Name, Value
 
 MOST_WORDS = 64
 """The most labels with a word each; every word is scored for every record."""
+LONGEST_VALUE = 256
+"""Characters up to which values of a field are counted one by one."""
 MOST_VALUES = 1024
 """The most different values of a field that are counted one by one, and the most classes."""
 MOST_CONFUSED = 32

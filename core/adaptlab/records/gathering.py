@@ -11,6 +11,7 @@ from adaptlab.records.answer_forms import FORMS, AnswerForm, has_form
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import (
+    LONGEST_VALUE,
     MOST_SIGNS,
     MOST_VALUES,
     MOST_WORDS,
@@ -29,9 +30,6 @@ from adaptlab.records.record import (
     Record,
     canonical_line,
 )
-
-LONGEST_VALUE = 256
-"""Characters up to which values of a field are counted one by one."""
 
 _HASH_BYTES = 16
 

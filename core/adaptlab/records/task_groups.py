@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptlab.records.facts import RecordsFacts
-from adaptlab.records.gathering import LONGEST_VALUE
+from adaptlab.records.facts import LONGEST_VALUE, RecordsFacts
 from adaptlab.records.rendered_items import SPLIT, only_value
 from adaptlab.values import Value
 

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from adaptlab.interval import Fraction, Interval
 from adaptlab.statistics.counts import Counting, counts
-from adaptlab.statistics.intervals import Fraction, Interval, mean_interval
+from adaptlab.statistics.intervals import mean_interval
 from adaptlab.statistics.scores import Scores
 from adaptlab.values import Value
 

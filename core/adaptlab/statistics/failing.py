@@ -7,10 +7,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from adaptlab.interval import Fraction
 from adaptlab.plugins.metric import METRICS, Metric
 from adaptlab.runs.events import FloorKind, MetricFloor
 from adaptlab.statistics.distributions import beta_quantile
-from adaptlab.statistics.intervals import Fraction
 from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import normal_quantile
 from adaptlab.values import Value

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
+from adaptlab.interval import Interval
 from adaptlab.statistics.counts import Counting, counts
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab.statistics.leads import unit_quantile
@@ -17,31 +16,6 @@ from adaptlab.statistics.scores import Scores
 from adaptlab.statistics.spread import Spread, normal_quantile, spread
 from adaptlab.statistics.typical import Limits, ordered_limits
 from adaptlab.statistics.unseen import LikelihoodRatios, evidence
-from adaptlab.values import Value
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Interval(Value):
-    """A mean accuracy over trained seeds, with limits at `level`.
-
-    A seed without a score, because it diverged or no trial of it was left, got nothing right.
-
-    `low` and `high` limit the score of a typical seed, the median one, on new test items
-    (`statistics.typical`). If `over_items_only`, they cover other items only, because there is one
-    seed or every seed has the same score. `all_seeds_low` and `all_seeds_high` limit the mean over
-    all seeds, including failures and successes that no seed showed; they are None in results of
-    older versions.
-    """
-
-    mean: Fraction
-    low: Fraction
-    high: Fraction
-    level: Annotated[float, Field(gt=0, lt=1)]
-    seeds: Annotated[int, Field(ge=1)]
-    over_items_only: bool = False
-    all_seeds_low: Fraction | None = None
-    all_seeds_high: Fraction | None = None
 
 
 def mean_interval(scores: Scores, level: float = 0.95, counting: Counting = counts) -> Interval:

@@ -23,6 +23,7 @@ from adaptlab_services.settings import Settings
 
 MOST_TRACKERS = 5
 """Limit on the trackers of a project."""
+LONGEST_TOKEN = 2000
 
 
 class NewTracker(Value):
@@ -36,7 +37,9 @@ class NewTracker(Value):
     kind: TrackerKind
     url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
     experiment: Annotated[str, Field(pattern=r"^[\w][\w .:/-]{0,99}$")] = "adaptlab"
-    token: Annotated[str | None, Field(pattern=r"^[!-~]{1,2000}$", repr=False)] = None
+    token: str | None = Field(
+        default=None, pattern=r"^[\x21-\x7e]+$", max_length=LONGEST_TOKEN, repr=False
+    )
 
 
 def add(session: Session, principal: Principal, new: NewTracker, settings: Settings) -> TrackerView:
