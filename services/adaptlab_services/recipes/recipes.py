@@ -144,7 +144,7 @@ def _existing(name: str) -> Recipe:
     try:
         return recipe_named(name)
     except UnknownName as error:
-        raise Absent("recipe", name, error.problems[0].allowed) from error
+        raise Absent("recipe", name, [*map(str, error.problems[0].allowed)]) from error
 
 
 def _still_there(reference: RecipeRef) -> Recipe:
