@@ -1,5 +1,9 @@
 """Tells database outages from errors that the database returns."""
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -23,3 +27,18 @@ def is_outage(error: SQLAlchemyError) -> bool:
     if state is None:  # no server answered
         return True
     return error.connection_invalidated or state in _STATES or state.startswith(_CLASSES)
+
+
+@contextmanager
+def errors_logged(log: logging.Logger, text: str, *values: object) -> Generator[None]:
+    """Log errors of the block, which is tried again later, except outages.
+
+    `text` and `values` are those of `logging`.
+    """
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if not is_outage(error):
+            log.exception(text, *values)
+    except Exception:
+        log.exception(text, *values)

@@ -1,15 +1,11 @@
 """Scores of groups of standard tasks, as the harness averages them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from adaptlab.interval import Interval
 from adaptlab.runs.events import Evaluation
 from adaptlab.specs.spec import TaskGroup
 from adaptlab.values import Value
-
-if TYPE_CHECKING:
-    from adaptlab.statistics.scores import Outcomes
 
 
 class GroupScore(Value):
@@ -84,16 +80,9 @@ def _of_seeds(
 
 
 def _interval(seeds: Sequence[Sequence[Evaluation]], group: TaskGroup) -> Interval:
-    import numpy as np  # loaded here: the command line needs the class alone
-
+    # Loaded here: the command line needs the class alone.
+    from adaptlab.runs.item_outcomes import outcomes_of
     from adaptlab.statistics.group_interval import group_interval
 
-    outcomes = [np.stack([_bits(one) for one in of_task]) for of_task in zip(*seeds, strict=True)]
+    outcomes = [outcomes_of(of_task) for of_task in zip(*seeds, strict=True)]
     return group_interval(outcomes, by_size=group.weight_by_size)
-
-
-def _bits(scored: Evaluation) -> "Outcomes":
-    import numpy as np
-
-    packed = np.frombuffer(bytes.fromhex(scored.outcomes), np.uint8)
-    return np.unpackbits(packed, count=scored.total).astype(np.float64)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from adaptlab.comparisons.retained_metric import metric_values
 from adaptlab.comparisons.scores import SHOWN_SPLIT
 from adaptlab.comparisons.task_retention import LEVEL, ROUTED, WHOLE_TEXTS, TaskRetention
@@ -12,6 +10,7 @@ from adaptlab.figures import percent
 from adaptlab.plugins.metric import Metric, is_measured_against_base
 from adaptlab.records.rendered_items import text_metrics
 from adaptlab.runs.events import Evaluation
+from adaptlab.runs.item_outcomes import outcomes_of
 from adaptlab.specs.spec import Mode
 from adaptlab.specs.task_floor import task_floors
 from adaptlab.statistics.failing import Floor, floor_of
@@ -68,7 +67,7 @@ class OldTask:
         """Return the outcomes of adapted and of base models, [seed, item]."""
         if self._values is not None:
             return self._values.attached, self._values.base
-        return _bits(self._attached), _bits(self._base)
+        return outcomes_of(self._attached), outcomes_of(self._base)
 
     def units(self) -> tuple[Outcomes, Outcomes]:
         """Return likewise one value per group of items, if they have groups."""
@@ -251,16 +250,9 @@ def _retention(
     return common.model_copy(update=known)
 
 
-def _bits(scored: Sequence[Evaluation]) -> Outcomes:
-    packed = np.frombuffer(bytes.fromhex("".join(one.outcomes for one in scored)), np.uint8)
-    items = scored[0].total
-    bits = np.unpackbits(packed.reshape(len(scored), -1), axis=1, count=items)
-    return bits.astype(np.float64)
-
-
 def _same(first: Evaluation, second: Evaluation) -> bool:
     count = min(first.total, second.total)
-    ours, theirs = (_bits([one])[0, :count] for one in (first, second))
+    ours, theirs = (outcomes_of([one])[0, :count] for one in (first, second))
     return bool((ours == theirs).all())
 
 

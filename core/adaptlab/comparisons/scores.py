@@ -4,9 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from adaptlab.errors import UnknownName
-from adaptlab.plugins.task import TASKS
-from adaptlab.specs.task_labels import label_among, numbered
+from adaptlab.specs.task_labels import label_among, numbered, task_class
 from adaptlab.statistics import Interval, seed_interval
 from adaptlab.values import Value
 
@@ -75,10 +73,8 @@ class ScoreChange(Value):
 
 def has_right_answers(task: Mapping[str, object]) -> bool:
     """Return False for a task of which no item can be right."""
-    try:
-        return TASKS.get(str(task.get("name"))).has_right_answers(task)
-    except UnknownName:
-        return True
+    plugin = task_class(task)
+    return plugin is None or plugin.has_right_answers(task)
 
 
 def score_changes(evaluations: Sequence[Scored]) -> tuple[ScoreChange, ...]:

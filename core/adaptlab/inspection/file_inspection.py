@@ -214,7 +214,7 @@ class MeasuredFile:
 
     def _contradictions(self, roles: Roles) -> Pairs:
         # Nearly equal values of conversations are these; beside other fields, texts may be equal.
-        if roles.text == roles.answer or len(roles.read) > 1 or roles.choices:
+        if roles.text == roles.answer or roles.reads_more:
             return Pairs(count=0, examples=())
         text, answer = self.columns[roles.text], self.columns[roles.answer]
         found = pairs_of(text.forms, answer.values, text.is_empty_form)

@@ -49,7 +49,7 @@ def findings_of(
     found = [*_of_reading(reading, foreign), *_of_names(facts, columns)]
     if roles is not None and roles.text != roles.answer:
         found += _of_labels(facts, roles)
-        if len(roles.read) <= 1 and not roles.choices:  # others tell copies of a text apart
+        if not roles.reads_more:
             found += _of_copies(facts, roles, columns)
     commas = [name for name, column in columns.items() if column.has_decimal_commas]
     if commas:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from adaptlab.errors import UnknownName
-from adaptlab.plugins.task import TASKS
+from adaptlab.plugins.task import TASKS, Task
 
 LONGEST_VALUE = 40
 """Characters of a member that two tasks differ in; longer ones are cut."""
@@ -16,7 +16,8 @@ def records_label(task: Mapping[str, object]) -> str | None:
 
     The result is None without records. The task is as it was given or resolved.
     """
-    if (own := _own_label(task)) is not None:
+    plugin = task_class(task)
+    if plugin is not None and (own := plugin.own_label(task)) is not None:
         return own
     if not _reads_records(task) or (name := _dataset(task)) is None:
         return None
@@ -49,9 +50,10 @@ def numbered(labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _own_label(task: Mapping[str, object]) -> str | None:
+def task_class(task: Mapping[str, object]) -> type[Task] | None:
+    """Return the plug-in of a task, None if it is not installed."""
     try:
-        return TASKS.get(str(task.get("name"))).own_label(task)
+        return TASKS.get(str(task.get("name")))
     except UnknownName:
         return None
 
@@ -63,10 +65,8 @@ def _reads_records(task: Mapping[str, object]) -> bool:
     """
     if "prompt" in task or "messages" in task:
         return True
-    try:
-        return TASKS.get(str(task.get("name"))).needs_records
-    except UnknownName:
-        return False
+    plugin = task_class(task)
+    return plugin is not None and plugin.needs_records
 
 
 def _dataset(task: Mapping[str, object]) -> object:

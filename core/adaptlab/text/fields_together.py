@@ -108,7 +108,7 @@ def is_no_text(name: str) -> bool:
 
 
 def _pair(names: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return a text and the other one of its pair, empty without one."""
+    """Return both fields of a text's pair, empty if it has none."""
     for fields in _families(names).values():
         if text in fields.values() and "".join(sorted(fields)) in ("12", "ab"):
             return tuple(fields[mark] for mark in sorted(fields))

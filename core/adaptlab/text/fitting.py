@@ -79,6 +79,11 @@ class Roles(Value):
     choices: dict[str, str] = Field(default_factory=dict[str, str])
 
     @property
+    def reads_more(self) -> bool:
+        """True if other fields tell records with one text apart."""
+        return len(self.read) > 1 or bool(self.choices)
+
+    @property
     def title(self) -> str:
         """The fields that are read, as words."""
         *others, last = self.read or (self.text,)
@@ -197,7 +202,7 @@ def task_document(
 
 def prompt_of(roles: Roles, *, by_head: bool = False) -> str:
     """Return the prompt of a task; a head reads the choices in it."""
-    lines = [f"{{{name}}}" for name in roles.read or (roles.text,)]
+    lines = [f"{{{name}}}" for name in roles.read]
     if by_head:
         lines += [f"{literal(label)}. {{{name}}}" for label, name in roles.choices.items()]
     return "\n".join(lines) + ASKS

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_services.hub import due_fetches, fetches
@@ -19,7 +18,7 @@ from adaptlab_services.hub.fetching import FetchAttempt
 from adaptlab_services.hub.hub_access import HubAccess
 from adaptlab_services.hub.hub_child import HubPatience
 from adaptlab_services.lifecycle.transitions import fail_unfetched
-from adaptlab_services.outages import is_outage
+from adaptlab_services.outages import errors_logged
 from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
 
@@ -81,13 +80,8 @@ class Fetcher:
 
     def _serve(self) -> None:
         while not self._closed.wait(LOOK_SECONDS):
-            try:
+            with errors_logged(log, "the fetcher failed; it will retry"):
                 self._look()
-            except SQLAlchemyError as error:
-                if not is_outage(error):
-                    log.exception("the fetcher failed; it will retry")
-            except Exception:
-                log.exception("the fetcher failed; it will retry")
 
     def _look(self) -> None:
         self._attempts = {one: what for one, what in self._attempts.items() if not one.done()}
@@ -116,13 +110,8 @@ class Fetcher:
         return FetchAttempt(self._sessions, self._settings, claimed, self._patience)
 
     def _run(self, attempt: FetchAttempt) -> None:
-        try:
+        queues: Sequence[str] = ()
+        with errors_logged(log, "a fetch failed; it will be tried again"):
             queues = attempt.run()
-        except SQLAlchemyError as error:
-            if not is_outage(error):
-                log.exception("a fetch failed; it will be tried again")
-        except Exception:
-            log.exception("a fetch failed; it will be tried again")
-        else:
-            if queues:
-                self._ring(queues)
+        if queues:
+            self._ring(queues)

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.outages import is_outage
+from adaptlab_services.outages import errors_logged
 from adaptlab_services.studies.question_plans import plan_due
 
 Ring = Callable[[Sequence[str]], None]
@@ -55,13 +54,8 @@ class QuestionPlanner:
 
     def _serve(self) -> None:
         while not self._closed.wait(self._interval):
-            try:
+            with errors_logged(log, "the planner of questions failed; it will retry"):
                 self._look()
-            except SQLAlchemyError as error:
-                if not is_outage(error):
-                    log.exception("the planner of questions failed; it will retry")
-            except Exception:
-                log.exception("the planner of questions failed; it will retry")
 
     def _look(self) -> None:
         now = time.monotonic()

@@ -10,10 +10,9 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from adaptlab_services.outages import is_outage
+from adaptlab_services.outages import errors_logged
 from adaptlab_services.settings import Settings
 from adaptlab_services.trackers import due_studies
 from adaptlab_services.trackers.due_studies import ClaimedStudy, TrackerNotHeld
@@ -80,31 +79,21 @@ class TrackerSender:
 
     def _serve(self) -> None:
         while not self._closed.is_set():
-            try:
+            with errors_logged(log, "the sender failed; it will retry"):
                 if self.round():
                     continue
-            except SQLAlchemyError as error:
-                if not is_outage(error):
-                    log.exception("the sender failed; it will retry")
-            except Exception:
-                log.exception("the sender failed; it will retry")
             self._closed.wait(self._interval)
 
     def _send(self, claimed: ClaimedStudy) -> None:
         # Late: processes start faster without them.
         from adaptlab_services.trackers.study_sending import StudySending
 
-        try:
-            StudySending(
-                self._sessions, self._settings, self._runs(), claimed, self._closed.is_set
-            ).run()
-        except TrackerNotHeld:
-            log.info("tracker %d: removed, or taken over by another process", claimed.tracker_id)
-        except SQLAlchemyError as error:
-            if not is_outage(error):
-                log.exception("tracker %d: a study was not sent; it will retry", claimed.tracker_id)
-        except Exception:
-            log.exception("tracker %d: a study was not sent; it will retry", claimed.tracker_id)
+        number, opened = claimed.tracker_id, (self._sessions, self._settings)
+        with errors_logged(log, "tracker %d: a study was not sent; it will retry", number):
+            try:
+                StudySending(*opened, self._runs(), claimed, self._closed.is_set).run()
+            except TrackerNotHeld:
+                log.info("tracker %d: removed, or taken over by another process", number)
 
     def _runs(self) -> "ComparisonRuns":
         from adaptlab_services.comparisons.comparison_runs import ComparisonRuns

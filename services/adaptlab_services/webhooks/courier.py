@@ -9,11 +9,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from sqlalchemy import exists, func, or_, select
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from adaptlab_db.tables import WebhookDelivery, WebhookEvent
-from adaptlab_services.outages import is_outage
+from adaptlab_services.outages import errors_logged
 from adaptlab_services.pace import Pace
 from adaptlab_services.settings import Settings
 
@@ -73,14 +72,9 @@ class Courier:
             if self._is_closed:
                 return
             self._called.clear()
-            try:
+            with errors_logged(log, "the courier failed; it will retry"):
                 if is_called or self._is_anything_due():
                     self._deliver()
-            except SQLAlchemyError as error:
-                if not is_outage(error):
-                    log.exception("the courier failed; it will retry")
-            except Exception:
-                log.exception("the courier failed; it will retry")
 
     def _is_anything_due(self) -> bool:
         now = func.clock_timestamp()
