@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from adaptlab.figures import counted, percent
+from adaptlab.figures import counted, listed, percent
 from adaptlab.inspection.columns import Column, differing
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.file_reading import TITLES, Reading
 from adaptlab.records.label_cleaning import missing_of, writings_of
-from adaptlab.text.fitting import Roles
+from adaptlab.text.fitting import LABELS, Roles, possible_labels, scales_of
+from adaptlab.text.unread_answers import is_tagged, several_labels
 from adaptlab.values import Value
 
 MOST_NAMED = 6
@@ -47,6 +48,7 @@ def findings_of(
         foreign: the first value beyond ASCII.
     """
     found = [*_of_reading(reading, foreign), *_of_names(facts, columns)]
+    found += _of_answers(facts, roles)
     if roles is not None and roles.text != roles.answer:
         found += _of_labels(facts, roles)
         if not roles.reads_more:
@@ -85,6 +87,38 @@ def _of_names(facts: RecordsFacts, columns: Mapping[str, Column]) -> Iterator[Fi
             "value of its column. If so, put a line such as text,label before it."
         )
         yield FileFinding(code="names_are_values", detail=detail)
+
+
+def _of_answers(facts: RecordsFacts, roles: Roles | None) -> Iterator[FileFinding]:
+    """Yield fields that look like answers and are not read as such."""
+    several = {field.name: labels for field in facts.fields if (labels := several_labels(field))}
+    for name, labels in several.items():
+        detail = (
+            f"{name} has several labels in a record ({_listed([*labels])}). A task has one: write "
+            "a column with yes and no for each label, and study one column."
+        )
+        yield FileFinding(code="several_labels", detail=detail)
+    if tags := is_tagged(facts.names()):
+        detail = f"{tags} has a tag for every word. No task gives tags to words."
+        yield FileFinding(code="tagged_words", detail=detail)
+    elif roles is None:
+        for name in scales_of(facts):
+            detail = (
+                f"{name} has more different numbers than labels may have. No task predicts a "
+                "number on a scale: write a column with classes, such as low and high."
+            )
+            yield FileFinding(code="scale", detail=detail)
+    if (
+        roles is None
+        or not roles.task.endswith("_classification")
+        or roles.answer.lower() in LABELS
+    ):
+        return
+    used = {roles.answer, roles.text, *roles.read, *roles.choices.values()}
+    if others := [one.name for one in possible_labels(facts) if one.name not in used]:
+        verb = "is" if len(others) == 1 else "are"
+        detail = f"{listed(others[:MOST_NAMED])} {verb} not read, and could be the label instead."
+        yield FileFinding(code="other_label", detail=detail)
 
 
 def _of_labels(facts: RecordsFacts, roles: Roles) -> Iterator[FileFinding]:

@@ -23,6 +23,7 @@ from adaptlab.text.fields_together import (
 )
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
+from adaptlab.text.unread_answers import SCALES, is_tagged, several_labels
 from adaptlab.values import Value
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent")
@@ -41,8 +42,8 @@ GROUPS = (
 LEAST_GROUP, FEWEST_GROUPS = 1.5, 30
 """Records of a group on average, and groups, from which they are proposed: splits need some."""
 Proposed = Literal["macro_f1", "token_f1", "perplexity"]
-SHORT = 16
-"""Mean bytes up to which values that end with a number are numbers."""
+SHORT, LONG_NUMBER = 16, 24
+"""Mean bytes up to which values that end with a number are numbers, and up to which JSON is."""
 FEW = 20
 """Records per value from which the usual answer of a prompt is a label."""
 UNBALANCED = 2
@@ -97,14 +98,20 @@ def roles_of(facts: RecordsFacts) -> Roles | None:
     of one size beside a label. Then come labels that name fields with choices, and fields with
     usual names of a prompt and its answer. Otherwise the label is the field with the fewest values
     of 2 to 64, usual names first, and the text is the longest other one; without a label two texts
-    are a prompt and its answer.
+    are a prompt and its answer, unless a number beside them is to be predicted. Fields with several
+    labels in a record, and a tag for every word, are no answers.
     """
     split = _split(facts)
-    fields = {field.name: field for field in facts.fields if field.name != split}
+    fields = {
+        field.name: field
+        for field in facts.fields
+        if field.name != split and not several_labels(field)
+    }
+    if is_tagged(facts.names()):
+        return None
     if chat := next((name for name, field in fields.items() if _is_chat(field)), None):
         return Roles(task="chat_completion", text=chat, answer=chat, split=split)
-    labels = [field for field in fields.values() if _is_label(field, facts.records)]
-    labels.sort(key=_likelihood)
+    labels = possible_labels(facts)
     if labels and (images := _images(facts)):
         answer = labels[0].name
         return Roles(task="image_classification", text=images, answer=answer, split=split)
@@ -117,9 +124,33 @@ def roles_of(facts: RecordsFacts) -> Roles | None:
     if labels:
         return roles_with(facts, labels[0].name)
     texts = [name for name, field in fields.items() if _is_text(field, facts.records)]
-    if pair := answered(texts, REWRITTEN) or (tuple(texts) if len(texts) == 2 else None):
+    is_pair = len(texts) == 2 and not any(name.lower() in SCALES for name in scales_of(facts))
+    if pair := answered(texts, REWRITTEN) or (tuple(texts) if is_pair else None):
         return _completion(facts, *pair)
     return None
+
+
+def possible_labels(facts: RecordsFacts) -> list[FieldFacts]:
+    """Return the fields that can be the label, the likeliest first."""
+    split = _split(facts)
+    labels = (
+        field
+        for field in facts.fields
+        if field.name != split and _is_label(field, facts.records) and not several_labels(field)
+    )
+    return sorted(labels, key=_likelihood)
+
+
+def scales_of(facts: RecordsFacts) -> list[str]:
+    """Return the fields of numbers, too many to be labels."""
+    return [
+        field.name
+        for field in facts.fields
+        if _is_number(field, facts.records)
+        and not is_no_text(field.name)
+        and not _is_label(field, facts.records)
+        and _differs(field)
+    ]
 
 
 def roles_with(facts: RecordsFacts, answer: str) -> Roles | None:
@@ -367,9 +398,13 @@ def _is_label(field: FieldFacts, records: int) -> bool:
 
 def _is_text(field: FieldFacts, records: int) -> bool:
     """Return True for texts that differ and are no short numbers."""
+    return _differs(field) and not _is_number(field, records) and not is_no_text(field.name)
+
+
+def _is_number(field: FieldFacts, records: int) -> bool:
     missed = {one.form for one in field.missed_forms or ()}
-    is_number = "number" not in missed and (field.total_bytes or 0) <= SHORT * records
-    return _differs(field) and not is_number and not is_no_text(field.name)
+    most = SHORT if "json" in missed else LONG_NUMBER
+    return "number" not in missed and (field.total_bytes or 0) <= most * records
 
 
 def _differs(field: FieldFacts) -> bool:
