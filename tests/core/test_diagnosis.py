@@ -293,7 +293,8 @@ def test_one_rate_that_succeeds_makes_it_optimisation():
     diagnosis = found(subject={"trials": (*STUCK.trials[:1], lucky, *STUCK.trials[2:])})
     assert diagnosis.cause == "optimisation"
     assert diagnosis.text == (
-        "Prefix-tuning can learn the task, but not reliably: 1 of 12 trials do, in 1 of 3 seeds."
+        "Prefix-tuning can learn the task, but not reliably: 1 of 12 trials learn at least half of "
+        "it, in 1 of 3 seeds."
     )
 
 

@@ -485,7 +485,7 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
         (Run(right=4, loss=1.3), "undecided", "3 measurements are missing"),
         (Run(right=80, loss=0.8), "undecided", "learns only a part of the task"),
         (Run(right=4, loss=0.02), "generalisation", "but scores only 1.0 % on new ones"),
-        (Run(right=4, loss=1.3, validation=0.9), "optimisation", "9 of 9 trials do"),
+        (Run(right=4, loss=1.3, validation=0.9), "optimisation", "9 of 9 trials learn"),
     ],
 )
 def test_every_piece_of_evidence_counts(

@@ -53,8 +53,8 @@ def seeds_in_words(evidence: DiagnosisEvidence, good: Sequence[TrialEvidence]) -
     seeds = len({one.seed for one in good})
     return (
         f"{named(evidence)} can learn the task, but not reliably: "
-        f"{len(good)} of {counted(len(subject.trials), 'trial')} do, in {seeds} of "
-        f"{counted(len(seeds_of(subject)), 'seed')}."
+        f"{len(good)} of {counted(len(subject.trials), 'trial')} learn at least half of it, "
+        f"in {seeds} of {counted(len(seeds_of(subject)), 'seed')}."
     )
 
 

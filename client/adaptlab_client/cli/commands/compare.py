@@ -31,6 +31,8 @@ TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward 
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
 DRIFTED = ("method", "texts", "KL, nats per token", "change, bits per byte")
 RETAINED = ("method", "old task", "retention")
+MOST_CHANGES = 12
+"""Changes of old skills that are listed without `--all-pairs`."""
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
 
@@ -148,7 +150,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         _print_reports(table)
         _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_taken(table)
-        _print_forgetting(table)
+        _print_forgetting(table, all_pairs=all_pairs)
         _print_retention(table)
         _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
@@ -254,8 +256,10 @@ def _candidate(candidate: "CurveDifference | None") -> str:
     )
 
 
-def _print_forgetting(table: "TableComparison") -> None:
+def _print_forgetting(table: "TableComparison", *, all_pairs: bool) -> None:
+    """Print the changes of old skills; many of them as their extremes."""
     from adaptlab.comparisons.scores import task_labels
+    from adaptlab_client.cli.printing.recipe_report import say_wrapped
 
     changes = [
         (_title(entry.label), change) for entry in table.forgetting for change in entry.changes
@@ -266,7 +270,14 @@ def _print_forgetting(table: "TableComparison") -> None:
          f"{100 * change.mean:+.1f}", f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"]
         for (method, change), task in zip(changes, labels, strict=True)
     ]  # fmt: skip
-    if rows:
+    if len(rows) > MOST_CHANGES and not all_pairs:
+        least, most = (100 * of(one.mean for _, one in changes) for of in (min, max))
+        print()
+        say_wrapped(
+            f"The base's own tasks change by {least:+.1f} to {most:+.1f} points in {len(rows)} "
+            "measurements; --all-pairs lists them."
+        )
+    elif rows:
         print("\nThe base's own tasks, before and after")
         print_table(FORGOTTEN, rows)
 
