@@ -32,7 +32,7 @@ CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "
 DRIFTED = ("method", "texts", "KL, nats per token", "change, bits per byte")
 RETAINED = ("method", "old task", "retention")
 MOST_CHANGES = 12
-"""Changes of old skills that are listed without `--all-pairs`."""
+"""Changes of old skills, and their retentions, that are listed without `--all-pairs`."""
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
 
 
@@ -151,7 +151,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         _print_lines("Over budgets", _curve_lines(table.comparison))
         _print_taken(table)
         _print_forgetting(table, all_pairs=all_pairs)
-        _print_retention(table)
+        _print_retention(table, all_pairs=all_pairs)
         _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
@@ -282,19 +282,19 @@ def _print_forgetting(table: "TableComparison", *, all_pairs: bool) -> None:
         print_table(FORGOTTEN, rows)
 
 
-def _print_retention(table: "TableComparison") -> None:
+def _print_retention(table: "TableComparison", *, all_pairs: bool) -> None:
     from adaptlab.comparisons.frontier import frontier_lines
     from adaptlab.comparisons.scores import task_labels
 
     every = [(_title(entry.label), one) for entry in table.retention for one in entry.tasks]
     labels = task_labels([one.task for _, one in every])
-    if every:
+    if every and (all_pairs or len(every) <= MOST_CHANGES):
         print("\nRetention of old tasks")
         rows = [[name, task, one.figure] for (name, one), task in zip(every, labels, strict=True)]
         print_table(RETAINED, rows)
-        refused = (f"{task}: {one.reason}" for (_, one), task in zip(every, labels, strict=True)
-                   if one.reason)  # fmt: skip
-        _print_lines("Not measured", iter(dict.fromkeys(refused)))
+    refused = (f"{task}: {one.reason}" for (_, one), task in zip(every, labels, strict=True)
+               if one.reason)  # fmt: skip
+    _print_lines("Not measured", iter(dict.fromkeys(refused)))
     drifted = [(_title(entry.label), one) for entry in table.retention for one in entry.drift]
     if drifted:
         print("\nDrift on neutral texts")
