@@ -46,7 +46,7 @@ def study(
     tasks: Sequence[Members],
     methods: Sequence[Members],
     budget: int | Members,
-    seeds: int = SEEDS,
+    seeds: int | Sequence[int] = SEEDS,
     scored: Sequence[Members] = (),
     samples: int = 3200,
     **members: object,
