@@ -42,7 +42,7 @@ MOST_FILES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class StagedFile:
     """A file that was read; its content is stored, and no dataset has it yet."""
 
     name: str
@@ -54,7 +54,7 @@ class _Read:
 class TaskFiles:
     """The files of a spec by path, and pointers of its names on the hub."""
 
-    read: Mapping[str, _Read]
+    read: Mapping[str, StagedFile]
     hub: Mapping[str, str]
 
     def named(self, session: Session, principal: Principal, spec: S, entry: Entry) -> S:
@@ -93,7 +93,16 @@ NO_FILES = TaskFiles({}, {})
 
 
 def paths_in(spec: Value) -> Mapping[str, str]:
-    """Return the first pointer of each file, or name on the hub, in a spec."""
+    """Return the first pointer of each file in a spec."""
+    return {path: place for path, place in _places_in(spec).items() if not is_hub_name(path)}
+
+
+def datasets_of_hub_in(spec: Value) -> Mapping[str, str]:
+    """Return the first pointer of each dataset on the hub in a spec."""
+    return {name: place for name, place in _places_in(spec).items() if is_hub_name(name)}
+
+
+def _places_in(spec: Value) -> Mapping[str, str]:
     found: dict[str, str] = {}
 
     def note(path: str, pointer: str) -> str:
@@ -120,15 +129,13 @@ def read(
     paths: Mapping[str, str],
     roots: DatasetRoots,
     limits: ReadingLimits,
-) -> Generator[TaskFiles]:
+) -> Generator[Mapping[str, StagedFile]]:
     """Read files, given their pointers by path; keep them until the end.
 
     Raises:
         InvalidSpec: a path is no file below a root, too many files are named, or something in one
             is not a record.
     """
-    hub = {path: pointer for path, pointer in paths.items() if is_hub_name(path)}
-    paths = {path: pointer for path, pointer in paths.items() if path not in hub}
     if len(paths) > MOST_FILES:
         detail = (
             f"The spec names {len(paths)} files of the server. It can name {MOST_FILES}; add others"
@@ -140,11 +147,11 @@ def read(
         quotas.check_room(session, principal.user_id, 0)
     end = time.monotonic() + limits.seconds
     with ExitStack() as stack:
-        read: dict[str, _Read] = {}
+        read: dict[str, StagedFile] = {}
         for path, pointer in paths.items():
             left = replace(limits, seconds=max(end - time.monotonic(), 0))
             read[path] = stack.enter_context(_stored(sessions, path, pointer, roots, left))
-        yield TaskFiles(read, hub)
+        yield read
 
 
 @contextmanager
@@ -154,7 +161,7 @@ def _stored(
     pointer: str,
     roots: DatasetRoots,
     limits: ReadingLimits,
-) -> Generator[_Read]:
+) -> Generator[StagedFile]:
     with (
         roots.opened(path, pointer) as file,
         records_in(file, _form(path, pointer), ReadingOptions(), limits, pointer) as read,
@@ -163,7 +170,7 @@ def _stored(
         with staged(sessions, gatherer.lines(read.records)) as waiting:
             name = dataset_name(PurePath(path))
             content = content_of(name, waiting.artifact, gatherer, read.reading)
-            yield _Read(name, content, waiting)
+            yield StagedFile(name, content, waiting)
 
 
 def _form(path: str, pointer: str) -> FileForm:
@@ -177,7 +184,7 @@ def _form(path: str, pointer: str) -> FileForm:
         raise InvalidSpec(Problem(pointer, "unknown_form", detail)) from error
 
 
-def _dataset_of(session: Session, principal: Principal, file: _Read, entry: Entry) -> str:
+def _dataset_of(session: Session, principal: Principal, file: StagedFile, entry: Entry) -> str:
     """Return the name of the dataset of a file, which may be new."""
     if (existing := datasets.equal_to(session, file.content)) is not None:
         return existing
