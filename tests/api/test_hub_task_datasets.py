@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from httpx import Response
+from httpx2 import Response
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.limited import a_server
 from tests.hub_lab import Lab
@@ -27,9 +27,7 @@ SOURCE = f"hub:{REPO}"
 FILE = "train.csv"
 LABEL = {"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}
 TRAIN = b"text,label\n" + b"".join(b"review %d,%d\n" % (n, n % 2) for n in range(60))
-LOCAL = b"text,label\n" + b"".join(
-    b"review %d,%s\n" % (n, (b"no", b"yes")[n % 2]) for n in range(60)
-)
+RECORDS = [{"text": f"review {n}", "label": ("no", "yes")[n % 2]} for n in range(60)]
 WORDS = {"field": "label", "words": {"no": "-", "yes": "+"}}
 KEY = {"Idempotency-Key": "one"}
 
@@ -98,8 +96,7 @@ def test_one_request_is_enough(server: TestClient, hub: Hub) -> None:
 def test_the_dataset_is_that_of_a_local_file(server: TestClient) -> None:
     """Byte for byte, and so is the digest in the resolved spec."""
     made = server.post("/v1/jobs", json=a_job()).json()
-    head = {"content-type": "text/csv"}
-    sent = server.post("/v1/datasets/records?name=local", content=LOCAL, headers=head)
+    sent = server.post("/v1/datasets", json={"name": "local", "records": RECORDS})
     bodies = [
         server.get(f"/v1/datasets/{name}/content").content for name in ("lab-reviews", "local")
     ]
@@ -182,7 +179,7 @@ def test_a_killed_fetcher_is_replaced(
         assert fetches_of(server)[0]["attempts"] == 2
 
 
-def refuse(status: int, **headers: str) -> Callable[[Handler], bool]:
+def refuse(status: int, **headers: Any) -> Callable[[Handler], bool]:
     def change(handler: Handler) -> bool:
         handler.answer(status, **headers)
         return True
@@ -196,7 +193,7 @@ def refuse(status: int, **headers: str) -> Callable[[Handler], bool]:
         (SOURCE, {"hub": refuse(403, x_error_code="GatedRepo")}, "gated", "accepted its terms"),
         ("hub:lab/none", {}, "absent", "has no dataset lab/none, or you may not see it"),
         (f"{SOURCE}@v9", {}, "no_revision", "v9"),
-        (f"{SOURCE}#dev", {}, "no_split", "dev"),
+        (f"{SOURCE}#dev", {}, "unknown_split", "dev"),
         ("hub:a/b/c", {}, "bad_hub_name", "is not a name on the hub"),
     ],
 )
@@ -244,8 +241,7 @@ def test_a_failure_after_a_long_time_is_told_to_the_same_request(
 
 
 def test_a_name_that_is_taken_leaves_another(server: TestClient) -> None:
-    head = {"content-type": "text/csv"}
-    server.post("/v1/datasets/records?name=lab-reviews", content=LOCAL + b"x,no\n", headers=head)
+    server.post("/v1/datasets", json={"name": "lab-reviews", "records": RECORDS[1:]})
     made = server.post("/v1/jobs", json=a_job())
     assert made.status_code == 201, made.text
     name = made.json()["resolved_spec"]["task"]["dataset"]["name"]
