@@ -72,11 +72,8 @@ class TaskFiles:
         names = {
             path: _dataset_of(session, principal, file, entry) for path, file in self.read.items()
         }
-        for text, pointer in self.hub.items():
-            names[text] = datasets.of_hub(session, HubDatasetName.read(text, pointer), pointer)
-        given = spec.model_dump(mode="json", exclude_unset=True)
-        document = _with_datasets(given, "", lambda path, _: names[path])
-        return type(spec).model_validate_json(json.dumps(document), strict=True)
+        names |= _fetched(session, self.hub)
+        return _renamed(spec, names)
 
     @contextmanager
     def tried(self, session: Session, principal: Principal, spec: S, entry: Entry) -> Generator[S]:
@@ -100,6 +97,29 @@ def paths_in(spec: Value) -> Mapping[str, str]:
 def datasets_of_hub_in(spec: Value) -> Mapping[str, str]:
     """Return the first pointer of each dataset on the hub in a spec."""
     return {name: place for name, place in _places_in(spec).items() if is_hub_name(name)}
+
+
+def with_fetched(session: Session, spec: S) -> S:
+    """Return a spec with the names of datasets in place of those on the hub.
+
+    Raises:
+        InvalidSpec: a dataset of the hub has not been fetched.
+    """
+    named = datasets_of_hub_in(spec)
+    return _renamed(spec, _fetched(session, named)) if named else spec
+
+
+def _fetched(session: Session, named: Mapping[str, str]) -> dict[str, str]:
+    return {
+        text: datasets.of_hub(session, HubDatasetName.read(text, pointer), pointer)
+        for text, pointer in named.items()
+    }
+
+
+def _renamed(spec: S, names: Mapping[str, str]) -> S:
+    given = spec.model_dump(mode="json", exclude_unset=True)
+    document = _with_datasets(given, "", lambda path, _: names.get(path, path))
+    return type(spec).model_validate_json(json.dumps(document), strict=True)
 
 
 def _places_in(spec: Value) -> Mapping[str, str]:
