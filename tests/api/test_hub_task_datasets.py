@@ -89,8 +89,9 @@ def test_one_request_is_enough(server: TestClient, hub: Hub) -> None:
     repeated = server.post("/v1/jobs", json=a_job(f"{SOURCE}@{COMMIT}", name="other"))
     assert (repeated.status_code, repeated.json()["resolved_spec"]["task"]) == (201, task)
     assert (len(hub.asked), len(fetches_of(server))) == (asked, 1)
-    actions = {one["action"] for one in server.get("/v1/audit").json()["data"]}
-    assert "create_job" in actions
+    entries = server.get("/v1/audit").json()["data"]
+    (entry,) = [one for one in entries if one["action"] == "create_hub_fetch"]
+    assert entry["object"] == fetches_of(server)[0]["id"]
 
 
 def test_the_dataset_is_that_of_a_local_file(server: TestClient) -> None:

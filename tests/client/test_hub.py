@@ -137,7 +137,7 @@ def test_a_study_is_drafted_from_a_dataset_of_the_hub(
 
 
 def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_path: Path) -> None:
-    """Fetched once, for a new base model and for what is adapted to, by Python too."""
+    """Fetched once, for base model and tasks, also by Python."""
     words = {"field": "label", "words": {"no": "-", "yes": "+"}}
     task = {**CLASSIFICATION, "dataset": f"hub:{REVIEWS}@{COMMIT}", "label": words}
     spec = a_text_study(task)

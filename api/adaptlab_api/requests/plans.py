@@ -17,6 +17,7 @@ from adaptlab.errors import Problem
 from adaptlab.values import Value
 from adaptlab_api.answers.problems import FETCHING, HUB_SLOW, Refused, problem
 from adaptlab_api.answers.state import resources_of
+from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.limits.thread_turns import turn_of
 from adaptlab_api.requests.dependencies import Units, principal_of, units_of
 from adaptlab_services.hub import plans, wanted_datasets
@@ -72,7 +73,7 @@ async def not_there(
 async def here(
     request: Request, models: Mapping[str, str], datasets: Mapping[str, str], units: Units
 ) -> Refused | None:
-    """Wait for the plans of models and for datasets; return what takes too long.
+    """Wait for plans and datasets; return what takes too long.
 
     Args:
         request: the request.
@@ -105,7 +106,9 @@ def _begun(
     who, settings = principal_of(request), resources_of(request.app).settings
     with units() as session:
         planned = plans.begin(session, who, models, settings)
-        fetched = wanted_datasets.begin(session, who, datasets, settings, patience)
+        fetched = wanted_datasets.begin(
+            session, who, datasets, settings, patience, entry_of(request, 201)
+        )
     return {**planned, **fetched}
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -17,10 +18,13 @@ from adaptlab_services.hub import fetches
 from adaptlab_services.hub.fetches import NewHubFetch
 from adaptlab_services.models import datasets
 from adaptlab_services.models.fetch_rows import active_of
-from adaptlab_services.people import access
+from adaptlab_services.people import access, audit
+from adaptlab_services.people.audit import Entry
 from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 
+ACTION = "create_hub_fetch"
+"""The action of a new fetch in the audit log, as of the route."""
 DIGITS = 8
 """Digits of the digest of a source, after a name that is taken."""
 FAILURE_IS_FRESH = timedelta(minutes=1)
@@ -33,11 +37,13 @@ def begin(
     sources: Mapping[str, str],
     settings: Settings,
     patience: timedelta,
+    entry: Entry,
 ) -> Mapping[UUID, str]:
     """Begin or join the fetches of datasets that the project does not have.
 
     Returns the pointers of the datasets, by the ids of their fetches. A fetch of the caller that
-    outlasted the `patience` of the request that began it, and has just failed, is among them.
+    outlasted the `patience` of the request that began it, and has just failed, is among them. The
+    `entry` of the audit log is written for each new fetch.
 
     Raises:
         InvalidSpec: a source is no name of a dataset, or the server talks to no hub.
@@ -48,19 +54,20 @@ def begin(
         name = HubDatasetName.read(source, pointer)
         if datasets.stored_of_hub(session, name) is None:
             fetches.check_on(settings, pointer, "dataset")
-            begun[_fetch_of(session, principal, name, pointer, settings, patience)] = pointer
+            fetch_id = _present(session, principal, name, pointer, patience)
+            fetch_id = fetch_id or _new(session, principal, name, settings, entry)
+            begun[fetch_id] = pointer
     return begun
 
 
-def _fetch_of(
+def _present(
     session: Session,
     principal: Principal,
     name: HubDatasetName,
     pointer: str,
-    settings: Settings,
     patience: timedelta,
-) -> UUID:
-    """Return the fetch of a dataset, which may be new."""
+) -> UUID | None:
+    """Return the fetch that is active or has just failed, or None."""
     if len(str(name)) > LONGEST:
         detail = f"The name has {len(str(name))} characters, and at most {LONGEST} are possible."
         raise InvalidSpec(Problem(pointer, "bad_hub_name", detail))
@@ -76,8 +83,20 @@ def _fetch_of(
     for condition in (is_active, own & has_failed):
         if (fetch := _newest(session, project_id, name, condition)) is not None:
             return fetch
-    new = NewHubFetch(kind="dataset", name=_free_name(session, project_id, name), source=str(name))
-    return fetches.create(session, principal, new, settings)[0].id
+    return None
+
+
+def _new(
+    session: Session, principal: Principal, name: HubDatasetName, settings: Settings, entry: Entry
+) -> UUID:
+    free = _free_name(session, access.to_create(session), name)
+    new = NewHubFetch(kind="dataset", name=free, source=str(name))
+    fetch, is_new = fetches.create(session, principal, new, settings)
+    if is_new:
+        details: dict[str, object] = {"source": str(name), "name": free}
+        made = replace(entry, action=ACTION, object=str(fetch.id), details=details)
+        audit.record(session, made)
+    return fetch.id
 
 
 def _newest(

@@ -208,7 +208,7 @@ def equal_to(session: Session, content: Content) -> str | None:
 
 
 def stored_of_hub(session: Session, name: HubDatasetName) -> str | None:
-    """Return the name of the newest dataset that was fetched by a name, or None."""
+    """Return the newest dataset that was fetched by a name, or None."""
     origin = Dataset.origin
     here = {
         "config": origin["config"].astext == name.config,
