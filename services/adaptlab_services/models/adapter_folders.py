@@ -51,8 +51,8 @@ def resolved_adapter(
     assert spec.adapter is not None
     if base.folder is not None and base.folder.is_coming:
         detail = (
-            f"{base.name!r} is being fetched, and an adapter is compared with its files. Submit the "
-            f"job again when the import has succeeded; `adaptlab base-models show {base.name}` has "
+            f"{base.name!r} is being fetched, and an adapter is compared with its files. Submit "
+            f"again when the import has succeeded; `adaptlab base-models show {base.name}` has "
             "its state."
         )
         raise InvalidSpec(Problem("/base_model", "not_fetched", detail))
