@@ -65,6 +65,9 @@ class ProblemDocument(BaseModel):
         return problem.model_copy(update={"status": status})
 
 
+FETCHING = "urn:adaptlab:problem:fetching"
+
+
 class ApiError(AdaptlabError):
     """The server answered with an error, described in `problem`."""
 
@@ -123,6 +126,13 @@ class ServerUnavailable(ApiError):
     """
 
     retry_after: float | None = None
+
+
+class BeingFetched(ServerUnavailable):
+    """A dataset that the request names on a hub is being fetched (503).
+
+    The request is repeated until the fetch has ended.
+    """
 
 
 class ServerUnreachable(AdaptlabError):
@@ -201,6 +211,8 @@ def api_error(problem: ProblemDocument) -> ApiError:
         503: ServerUnavailable,
         504: ServerUnavailable,
     }
+    if problem.type == FETCHING:
+        return BeingFetched(problem)
     return classes.get(problem.status, ApiError)(problem)
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.client.conftest import Invoke
 from tests.folders import a_model_folder
@@ -13,7 +14,9 @@ from tests.text_studies import a_text_study
 from tests.texts import CLASSIFICATION
 
 from adaptlab_client import Client
-from adaptlab_client.errors import FetchFailed
+from adaptlab_client.errors import FETCHING, FetchFailed, InvalidRequest
+from adaptlab_client.transport.connection import Connection, Request, Retries
+from adaptlab_client.transport.discovery import ServerAddress
 from adaptlab_services.settings import Settings
 
 SOURCE = "hub:lab/tiny@main"
@@ -134,7 +137,7 @@ def test_a_study_is_drafted_from_a_dataset_of_the_hub(
 
 
 def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_path: Path) -> None:
-    """Fetched once, for a new base model and for what is adapted to."""
+    """Fetched once, for base model and tasks, also by Python."""
     words = {"field": "label", "words": {"no": "-", "yes": "+"}}
     task = {**CLASSIFICATION, "dataset": f"hub:{REVIEWS}@{COMMIT}", "label": words}
     spec = a_text_study(task)
@@ -145,4 +148,32 @@ def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_pat
     name = f"lab-reviews-{COMMIT[:12]}"
     study = client.studies.get(json.loads(done.stdout)["id"])
     assert f'"dataset":"{name}"' in study.model_dump_json()
+    client.studies.create(spec | {"name": "second"})
     assert [one.kind for one in client.hub.list()] == ["dataset"]
+
+
+def test_python_waits_for_a_long_fetch() -> None:
+    """Longer than other refusals are waited for."""
+    words = {"field": "label", "words": {"no": "-", "yes": "+"}}
+    task = {**CLASSIFICATION, "dataset": f"hub:{REVIEWS}", "label": words}
+    refusals = iter(range(2 * Retries().attempts))
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        if next(refusals, None) is None:
+            return httpx.Response(422, json={"title": "over", "status": 422, "detail": "over"})
+        body = {"type": FETCHING, "title": "slow", "status": 503, "detail": "slow"}
+        return httpx.Response(503, json=body, headers={"Retry-After": "5"})
+
+    pauses: list[float] = []
+    retries = Retries(sleep=pauses.append)
+    transport = httpx.MockTransport(answer)
+    server = ServerAddress("http://127.0.0.1:1", "token")
+    with (
+        Connection(server, retries=retries, seconds=1, transport=transport) as connection,
+        pytest.raises(InvalidRequest),
+    ):
+        connection.send(Request("POST", "/v1/studies", body=a_text_study(task)))
+    assert len(sent) == 1 + 2 * Retries().attempts
+    assert set(pauses) == {5.0}

@@ -121,6 +121,7 @@ INTERNAL = Kind("internal-error", "Internal server error", 500)
 UNAVAILABLE = Kind("unavailable", "The database cannot be reached", 503)
 SLOW = Kind("no-answer-in-time", "The server did not answer in time", 503)
 HUB_SLOW = Kind("hub-slow", "The hub has not answered yet", 503)
+FETCHING = Kind("fetching", "The dataset is still being fetched", 503)
 DAMAGED = Kind("damaged", "The stored content is damaged", 503)
 STORE_UNAVAILABLE = Kind("store-unavailable", "The store with this content cannot be reached", 503)
 

@@ -1,28 +1,35 @@
-"""Models on a hub that a request names are planned before it is answered.
+"""What a request names on a hub is there before it is answered.
 
-The fetcher reads the configuration and the headers; the request waits without a thread.
+Models are planned: the fetcher reads the configuration and the headers. Datasets are fetched, since
+their fields and labels decide the resolved spec. The request waits without a thread.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
 from fastapi import Request
 from starlette.responses import Response
 
+from adaptlab.errors import Problem
 from adaptlab.values import Value
-from adaptlab_api.answers.problems import HUB_SLOW, problem
+from adaptlab_api.answers.problems import FETCHING, HUB_SLOW, Refused, problem
 from adaptlab_api.answers.state import resources_of
+from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.limits.thread_turns import turn_of
-from adaptlab_api.requests.dependencies import principal_of, units_of
-from adaptlab_services.hub import plans
+from adaptlab_api.requests.dependencies import Units, principal_of, units_of
+from adaptlab_services.hub import plans, wanted_datasets
+from adaptlab_services.hub.plans import FetchInWork
 
 S = TypeVar("S", bound=Value)
 
 PLANNING_SHARE = 0.4
-"""Share of a request's time for the plans of models."""
+"""Share of a request's time for the plans of models and the fetches of datasets."""
 LOOK_SECONDS = 0.2
+LONGEST_LOOK_SECONDS = 1.0
+SLOWING = 1.3
 RETRY_SECONDS = 5
 
 
@@ -44,34 +51,91 @@ async def with_plans(
     if isinstance(found, Response):
         return found
     value, sources = found
-    late = await not_planned(request, sources)
+    late = await not_there(request, sources, {})
     return late or await turn_of(request).call(answer, value)
 
 
-async def not_planned(request: Request, sources: Mapping[str, str]) -> Response | None:
-    """Wait for the plans of models; return the answer if they take too long.
+async def not_there(
+    request: Request, models: Mapping[str, str], datasets: Mapping[str, str]
+) -> Response | None:
+    """Wait for what `here` waits for; return the answer if it takes too long.
 
     Raises:
-        InvalidSpec: a model cannot be fetched.
+        InvalidSpec: something cannot be fetched.
     """
-    turn, clock = turn_of(request), asyncio.get_running_loop()
+    late = await here(request, models, datasets, units_of(request))
+    if late is None:
+        return None
+    retry = {"Retry-After": str(RETRY_SECONDS)}
+    return problem(late.kind, late.detail, faults=late.faults, headers=retry)
+
+
+async def here(
+    request: Request, models: Mapping[str, str], datasets: Mapping[str, str], units: Units
+) -> Refused | None:
+    """Wait for plans and datasets; return what takes too long.
+
+    Args:
+        request: the request.
+        models: the pointers of models, by their names on the hub.
+        datasets: likewise of datasets.
+        units: opens the units of work, in the project that gets the datasets.
+
+    Raises:
+        InvalidSpec: something cannot be fetched.
+    """
+    turn, clock, pause = turn_of(request), asyncio.get_running_loop(), LOOK_SECONDS
     seconds = PLANNING_SHARE * resources_of(request.app).settings.answer_seconds
     deadline = clock.time() + seconds
-    begun = await turn.call(_begun, request, sources)
-    while begun and (unread := await turn.call(_unread, request, begun)):
+    begun = await turn.call(_begun, request, units, models, datasets, timedelta(seconds=seconds))
+    while begun and (in_work := await turn.call(_in_work, units, begun)):
         if clock.time() >= deadline:
-            detail = f"The hub has not described {'; '.join(unread)} yet. Send the request again."
-            return problem(HUB_SLOW, detail, headers={"Retry-After": str(RETRY_SECONDS)})
-        await asyncio.sleep(LOOK_SECONDS)
+            return _late(in_work, begun)
+        await asyncio.sleep(pause)
+        pause = min(SLOWING * pause, LONGEST_LOOK_SECONDS)
     return None
 
 
-def _begun(request: Request, sources: Mapping[str, str]) -> Mapping[UUID, str]:
-    with units_of(request)() as session:
-        settings = resources_of(request.app).settings
-        return plans.begin(session, principal_of(request), sources, settings)
+def _begun(
+    request: Request,
+    units: Units,
+    models: Mapping[str, str],
+    datasets: Mapping[str, str],
+    patience: timedelta,
+) -> Mapping[UUID, str]:
+    who, settings = principal_of(request), resources_of(request.app).settings
+    with units() as session:
+        planned = plans.begin(session, who, models, settings)
+        fetched = wanted_datasets.begin(
+            session, who, datasets, settings, patience, entry_of(request, 201)
+        )
+    return {**planned, **fetched}
 
 
-def _unread(request: Request, begun: Mapping[UUID, str]) -> Sequence[str]:
-    with units_of(request)() as session:
-        return plans.unread(session, begun)
+def _in_work(units: Units, begun: Mapping[UUID, str]) -> Sequence[FetchInWork]:
+    with units() as session:
+        return plans.in_work(session, begun)
+
+
+def _late(in_work: Sequence[FetchInWork], begun: Mapping[UUID, str]) -> Refused:
+    """Return the refusal about fetches that take too long.
+
+    A fetch with an error waits for the hub; another goes on.
+    """
+    troubled = [one for one in in_work if one.error or not one.is_dataset]
+    if troubled:
+        names = "; ".join(" ".join(filter(None, (one.source, one.error))) for one in troubled)
+        detail = f"The hub has not described {names} yet. Send the request again."
+        return Refused(HUB_SLOW, detail, *_faults("hub_slow", detail, troubled, begun))
+    names = "; ".join(f"{one.source} (/v1/hub-fetches/{one.id})" for one in in_work)
+    detail = (
+        f"The server is fetching {names}. Send the request again, with the same Idempotency-Key, "
+        "until the fetch has ended."
+    )
+    return Refused(FETCHING, detail, *_faults("fetching", detail, in_work, begun))
+
+
+def _faults(
+    code: str, detail: str, late: Sequence[FetchInWork], begun: Mapping[UUID, str]
+) -> tuple[Problem, ...]:
+    return tuple(Problem(begun[one.id], code, detail) for one in late)

@@ -4,8 +4,9 @@ They are read before the unit of work that needs them, because others may wait f
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from fastapi import Request
 from starlette.responses import Response
@@ -15,7 +16,7 @@ from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.limits.thread_turns import Turn, turn_of
 from adaptlab_api.requests.dependencies import principal_of, units_of
-from adaptlab_api.requests.plans import not_planned
+from adaptlab_api.requests.plans import not_there
 from adaptlab_services.hub import plans
 from adaptlab_services.models import task_files
 from adaptlab_services.models.record_datasets import ReadingLimits
@@ -33,6 +34,20 @@ WAITING_SHARE = 0.2
 FIRST = (
     "Add the file first with `adaptlab datasets add`, which has more time, and name the dataset."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named(Generic[S]):
+    """A spec, with the pointers of what it names by paths and on the hub."""
+
+    spec: S
+    paths: Mapping[str, str]
+    datasets: Mapping[str, str]
+    models: Mapping[str, str]
+
+    @property
+    def has_nothing(self) -> bool:
+        return not (self.paths or self.datasets or self.models)
 
 
 async def in_turn(request: Request, patience: float, read: Callable[[], T]) -> T | None:
@@ -57,56 +72,64 @@ async def with_files(
     read: Callable[[], S],
     answer: Callable[[S, TaskFiles], Response],
     idempotency_key: str | None,
+    *,
+    is_preview: bool,
 ) -> Response:
     """Answer with a spec and the files that it names, which are read first.
 
-    So are the descriptions of models on the hub that are not here yet.
+    So are the descriptions of models on the hub that are not here yet, and datasets on the hub are
+    fetched, unless the answer is a preview.
 
     Args:
         request: the request.
         read: returns the spec.
         answer: returns the answer to the spec.
-        idempotency_key: files are not read again for a request that was answered.
+        idempotency_key: nothing is read or fetched again for a request that was answered.
+        is_preview: True if nothing is created.
 
     Raises:
-        InvalidSpec: something is no file of records.
+        InvalidSpec: something is no file of records, or cannot be fetched.
     """
 
-    def at_once() -> Response | tuple[S, Mapping[str, str], Mapping[str, str]]:
+    def at_once() -> Response | _Named[S]:
         spec = read()
-        paths, models = task_files.paths_in(spec), plans.sources_in(spec)
-        if not paths and (not models or _is_answered(request, idempotency_key, spec)):
+        named = _Named(
+            spec,
+            task_files.paths_in(spec),
+            task_files.datasets_of_hub_in(spec),
+            plans.sources_in(spec),
+        )
+        if named.has_nothing or _is_answered(request, idempotency_key, spec):
             return answer(spec, NO_FILES)
-        return spec, paths, models
+        return named
 
     found = await turn_of(request).call(at_once)
     if isinstance(found, Response):
         return found
-    spec, paths, models = found
-    if models and (late := await not_planned(request, models)):
+    if late := await not_there(request, found.models, {} if is_preview else found.datasets):
         return late
-    if not paths:
-        return await turn_of(request).call(answer, spec, NO_FILES)
-    after = partial(_after_reading, request, spec, paths, answer, idempotency_key)
+    if not found.paths:
+        return await turn_of(request).call(answer, found.spec, TaskFiles({}, found.datasets))
+    after = partial(_after_reading, request, found, answer, idempotency_key)
     patience = WAITING_SHARE * resources_of(request.app).settings.answer_seconds
     return await in_turn(request, patience, after) or busy()
 
 
 def _after_reading(
     request: Request,
-    spec: S,
-    paths: Mapping[str, str],
+    named: _Named[S],
     answer: Callable[[S, TaskFiles], Response],
     idempotency_key: str | None,
 ) -> Response:
+    spec = named.spec
     if _is_answered(request, idempotency_key, spec):
         return answer(spec, NO_FILES)
     opened, units, who = resources_of(request.app), units_of(request), principal_of(request)
     seconds = READING_SHARE * opened.settings.answer_seconds
     limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds, FIRST)
     roots = opened.dataset_roots
-    with task_files.read(units, opened.sessions, who, paths, roots, limits) as files:
-        return answer(spec, files)
+    with task_files.read(units, opened.sessions, who, named.paths, roots, limits) as files:
+        return answer(spec, TaskFiles(files, named.datasets))
 
 
 def _is_answered(request: Request, idempotency_key: str | None, spec: Value) -> bool:

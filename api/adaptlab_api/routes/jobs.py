@@ -112,7 +112,9 @@ async def create_job(
 ) -> Response:
     """Create a job, or with `validate_only` return a preview and create nothing.
 
-    A task can name a file below a dataset root, which becomes a dataset.
+    A task can name a file below a dataset root, which becomes a dataset, or a dataset on the hub,
+    which is fetched first. If that takes long, the answer is 503 with `Retry-After`: the same
+    request sent again joins the fetch. A preview fetches no dataset.
     """
 
     def answer(spec: Spec, files: TaskFiles) -> Response:
@@ -134,7 +136,8 @@ async def create_job(
             )
             return change.made(created.job, created, location=created.job.links.self)
 
-    return await with_files(request, body.read, answer, idempotency_key)
+    key = None if validate_only else idempotency_key
+    return await with_files(request, body.read, answer, key, is_preview=validate_only)
 
 
 @router.get("", response_model=JobPage, responses=failures())

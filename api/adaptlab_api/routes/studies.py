@@ -112,7 +112,9 @@ async def create_study(
     """Create a study and its jobs, or with `validate_only` return the plan and create nothing.
 
     The body is the spec of a study, or names a recipe and one of its presets. A task can name a
-    file below a dataset root, which becomes a dataset.
+    file below a dataset root, which becomes a dataset, or a dataset on the hub, which is fetched
+    first. If that takes long, the answer is 503 with `Retry-After`: the same request sent again
+    joins the fetch. A preview fetches no dataset.
     """
 
     def answer(asked: StudySpec | RecipeRequest, files: TaskFiles) -> Response:
@@ -122,7 +124,9 @@ async def create_study(
             new = _made(change, asked, files, request, idempotency_key)
             return change.made(new.study, new, location=new.study.links.self)
 
-    return await with_files(request, partial(asked_study, body.content), answer, idempotency_key)
+    read = partial(asked_study, body.content)
+    key = None if validate_only else idempotency_key
+    return await with_files(request, read, answer, key, is_preview=validate_only)
 
 
 def _planned(

@@ -8,7 +8,6 @@ from uuid import UUID
 import typer
 
 from adaptlab_client.cli.exits import ExitCode
-from adaptlab_client.cli.printing.fetches import fetch_progress
 from adaptlab_client.cli.printing.job_tables import obstacles_of, print_job, print_jobs
 from adaptlab_client.cli.printing.terminal import Output, complain, print_value, say
 
@@ -60,20 +59,6 @@ def wait_for(
         complain(f"{job.id} {job.state}: {_why(job)}")
     if unsuccessful:
         raise typer.Exit(ExitCode.JOB_FAILED)
-
-
-def fetched_first(client: "Client", spec: object, create: Callable[[], T]) -> T:
-    """Create something of a spec, after datasets of the hub that it lacks."""
-    from adaptlab_client.errors import InvalidRequest
-
-    try:
-        return create()
-    except InvalidRequest as refusal:
-        if "not_fetched" not in refusal.codes:
-            raise
-    with fetch_progress("hub") as report:
-        client.hub.fetch_for(spec, report=report)
-    return create()
 
 
 def show_new_job(

@@ -3,12 +3,11 @@
 import math
 import secrets
 import time
-from builtins import list as list_of
 from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import JsonValue, TypeAdapter
 
-from adaptlab.weights.hub_name import PREFIX, HubDatasetName
+from adaptlab.weights.hub_name import HubDatasetName
 from adaptlab_answers.hub import HubFetchView, HubTokenView, RepositoryKind
 from adaptlab_client.errors import FetchFailed, WaitTimedOut
 from adaptlab_client.transport.connection import Connection, Identity, Request, path_of
@@ -124,16 +123,6 @@ class Hub:
                 raise WaitTimedOut([str(fetch.id)], timeout or 0.0)
             time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
-    def fetch_for(self, spec: object, *, report: Report | None = None) -> None:
-        """Wait until the datasets that a spec names on the hub are fetched.
-
-        Those are each `dataset` of a task that begins with `hub:`. They have the names of their
-        repositories. Models are fetched by the server, in front of the jobs.
-        """
-        for source in dict.fromkeys(_datasets_of(spec)):
-            fetch = self.fetch_dataset(name_for(source), source)
-            self.wait(fetch.id, on_progress=report)
-
     def set_token(self, token: str) -> HubTokenView:
         """Store your token of the hub, which is never shown again.
 
@@ -158,17 +147,3 @@ class Hub:
 def name_for(source: str) -> str:
     """Return the usual name for a dataset on the hub; raises `InvalidSpec`."""
     return HubDatasetName.read(source, "/dataset").usual_name
-
-
-def _datasets_of(value: object) -> Iterator[str]:
-    """Yield the datasets of a spec that are on the hub."""
-    if isinstance(value, list_of):
-        for item in TypeAdapter(list_of[object]).validate_python(value):
-            yield from _datasets_of(item)
-    if not isinstance(value, dict):
-        return
-    for name, member in TypeAdapter(dict[str, object]).validate_python(value).items():
-        if name == "dataset" and isinstance(member, str) and member.startswith(PREFIX):
-            yield member
-        else:
-            yield from _datasets_of(member)

@@ -1,7 +1,8 @@
 """HTTP to one server, with its token, retries, and errors as exceptions.
 
 Retries are not left to httpx because they depend on the request: it is repeated only if it changes
-nothing or has an idempotency key, after the delay in `Retry-After`.
+nothing or has an idempotency key, after the delay in `Retry-After`. One that waits for the fetch of
+a dataset is repeated until that has ended.
 """
 
 import random
@@ -21,6 +22,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from adaptlab_answers.reading import read
 from adaptlab_client.errors import (
     PASSING,
+    BeingFetched,
     ProblemDocument,
     ServerUnavailable,
     ServerUnreachable,
@@ -163,7 +165,7 @@ class Connection:
                     response.read()
                     return response
             except PASSING as error:
-                failures += 1
+                failures += not isinstance(error, BeingFetched)
                 if failures >= self.retries.attempts or not _may_repeat(request, error):
                     raise
                 self.retries.pause(failures, _retry_after(error))

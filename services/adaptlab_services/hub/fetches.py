@@ -82,7 +82,7 @@ def create(
         StateConflict: the name is taken, or the caller has too many active fetches.
     """
     project_id = access.to_create(session)
-    check_on(settings, "/source")
+    check_on(settings, "/source", new.kind)
     source = _read_source(new)
     row = active_of(session, project_id, new.name)
     if row is not None:
@@ -218,7 +218,7 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
     elif row.state in AGAIN:
         imports, kind = row.base_model is not None, _kind(row)
         new = NewHubFetch(kind=kind, name=row.name, source=source_of(row), imports=imports)
-        check_on(settings, "/source")
+        check_on(settings, "/source", kind)
         if active_of(session, row.project_id, row.name) is not None:
             detail = f"Another fetch has the name {row.name!r}. Wait for it or cancel it."
             raise StateConflict(detail)
@@ -232,12 +232,16 @@ def retry(session: Session, fetch_id: UUID, settings: Settings) -> HubFetchView:
     return get(session, fetch_id)
 
 
-def check_on(settings: Settings, pointer: str) -> None:
+def check_on(settings: Settings, pointer: str, kind: RepositoryKind = "model") -> None:
     """Raise `InvalidSpec` at a pointer if the server talks to no hub."""
     if settings.hub == "off":
+        instead = {
+            "model": "a folder instead: adaptlab model-folders upload NAME FOLDER",
+            "dataset": "a file instead: adaptlab datasets upload NAME FILE",
+        }
         detail = (
             "This server talks to no hub: an operator has set ADAPTLAB_HUB=off. Upload "
-            "a folder instead: adaptlab model-folders upload NAME FOLDER."
+            f"{instead[kind]}."
         )
         raise InvalidSpec(Problem(pointer, "hub_off", detail))
 

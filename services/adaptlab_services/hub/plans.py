@@ -1,7 +1,8 @@
-"""Plans of the models on a hub that a spec names."""
+"""Plans of the models on a hub that a spec names, and fetches in work."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import select
@@ -20,6 +21,16 @@ from adaptlab_services.people.tokens import Principal
 from adaptlab_services.settings import Settings
 
 DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FetchInWork:
+    """A fetch for which a request waits, with the error of its last attempt."""
+
+    id: UUID
+    source: str
+    is_dataset: bool
+    error: str | None
 
 
 def sources_in(spec: Value) -> Mapping[str, str]:
@@ -55,22 +66,27 @@ def begin(
     return begun
 
 
-def unread(session: Session, begun: Mapping[UUID, str]) -> Sequence[str]:
-    """Return the sources of plans that are not there yet, with errors so far.
+def in_work(session: Session, begun: Mapping[UUID, str]) -> Sequence[FetchInWork]:
+    """Return the fetches that have not ended, of those with these pointers.
 
     Raises:
-        InvalidSpec: a plan failed; the problem has the sentence of the fetch.
+        InvalidSpec: one failed; the problem has the sentence of the fetch.
     """
     rows = session.scalars(select(HubFetch).where(HubFetch.id.in_(begun))).all()
-    problems = [
-        Problem(begun[row.id], row.code or row.state, row.error or f"The plan was {row.state}.")
-        for row in rows
-        if row.state in fetches.AGAIN
-    ]
-    if problems:
+    if problems := tuple(_problems(rows, begun)):
         raise InvalidSpec(*problems)
-    active = [row for row in rows if row.state in ACTIVE_FETCH_STATES]
-    return [" ".join(filter(None, (fetches.source_of(row), row.error))) for row in active]
+    return [
+        FetchInWork(row.id, fetches.source_of(row), row.dataset is not None, row.error)
+        for row in rows
+        if row.state in ACTIVE_FETCH_STATES
+    ]
+
+
+def _problems(rows: Iterable[HubFetch], begun: Mapping[UUID, str]) -> Iterator[Problem]:
+    for row in rows:
+        if row.state in fetches.AGAIN:
+            detail = row.error or f"The fetch of {fetches.source_of(row)} was {row.state}."
+            yield Problem(begun[row.id], row.code or row.state, detail)
 
 
 def _imports_in(spec: Value) -> Iterator[tuple[str, ImportSpec]]:

@@ -50,7 +50,11 @@ def resolved_adapter(
     """
     assert spec.adapter is not None
     if base.folder is not None and base.folder.is_coming:
-        detail = f"{base.name!r} is being fetched. Submit the job when its import has succeeded."
+        detail = (
+            f"{base.name!r} is being fetched, and an adapter is compared with its files. Submit "
+            f"again when the import has succeeded; `adaptlab base-models show {base.name}` has "
+            "its state."
+        )
         raise InvalidSpec(Problem("/base_model", "not_fetched", detail))
     placed, files = _located(session, spec.adapter, roots)
     tensors = _base_tensors(session, spec, base.name, roots, creator)

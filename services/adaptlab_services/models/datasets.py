@@ -207,12 +207,8 @@ def equal_to(session: Session, content: Content) -> str | None:
     return session.scalars(equal.order_by(Dataset.name).limit(1)).first()
 
 
-def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
-    """Return the name of the newest dataset that was fetched by a name.
-
-    Raises:
-        InvalidSpec: there is none.
-    """
+def stored_of_hub(session: Session, name: HubDatasetName) -> str | None:
+    """Return the newest dataset that was fetched by a name, or None."""
     origin = Dataset.origin
     here = {
         "config": origin["config"].astext == name.config,
@@ -222,12 +218,20 @@ def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
         here[part] if getattr(name, part) else origin[f"is_default_{part}"].as_boolean()
         for part in here
     ]
-    found = newest_of_hub(session, Dataset, name.name, *asked)
+    return newest_of_hub(session, Dataset, name.name, *asked)
+
+
+def of_hub(session: Session, name: HubDatasetName, pointer: str) -> str:
+    """Return the same as `stored_of_hub`.
+
+    Raises:
+        InvalidSpec: there is none.
+    """
+    found = stored_of_hub(session, name)
     if found is None:
         detail = (
-            f"{name} has not been fetched into the project. Fetch it with `adaptlab datasets add "
-            f"NAME '{name}'`, or POST /v1/hub-fetches with {{kind: dataset, name: NAME, source: "
-            f"'{name}'}}, and send this again when that fetch has succeeded."
+            f"{name} has not been fetched into the project, and a preview fetches nothing. Submit "
+            f"the spec, which fetches it first, or run `adaptlab datasets add NAME '{name}'`."
         )
         raise InvalidSpec(Problem(pointer, "not_fetched", detail))
     return found

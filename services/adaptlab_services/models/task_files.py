@@ -42,7 +42,7 @@ MOST_FILES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class StagedFile:
     """A file that was read; its content is stored, and no dataset has it yet."""
 
     name: str
@@ -54,7 +54,7 @@ class _Read:
 class TaskFiles:
     """The files of a spec by path, and pointers of its names on the hub."""
 
-    read: Mapping[str, _Read]
+    read: Mapping[str, StagedFile]
     hub: Mapping[str, str]
 
     def named(self, session: Session, principal: Principal, spec: S, entry: Entry) -> S:
@@ -72,11 +72,8 @@ class TaskFiles:
         names = {
             path: _dataset_of(session, principal, file, entry) for path, file in self.read.items()
         }
-        for text, pointer in self.hub.items():
-            names[text] = datasets.of_hub(session, HubDatasetName.read(text, pointer), pointer)
-        given = spec.model_dump(mode="json", exclude_unset=True)
-        document = _with_datasets(given, "", lambda path, _: names[path])
-        return type(spec).model_validate_json(json.dumps(document), strict=True)
+        names |= _fetched(session, self.hub)
+        return _renamed(spec, names)
 
     @contextmanager
     def tried(self, session: Session, principal: Principal, spec: S, entry: Entry) -> Generator[S]:
@@ -93,7 +90,39 @@ NO_FILES = TaskFiles({}, {})
 
 
 def paths_in(spec: Value) -> Mapping[str, str]:
-    """Return the first pointer of each file, or name on the hub, in a spec."""
+    """Return the first pointer of each file in a spec."""
+    return {path: place for path, place in _places_in(spec).items() if not is_hub_name(path)}
+
+
+def datasets_of_hub_in(spec: Value) -> Mapping[str, str]:
+    """Return the first pointer of each dataset on the hub in a spec."""
+    return {name: place for name, place in _places_in(spec).items() if is_hub_name(name)}
+
+
+def with_fetched(session: Session, spec: S) -> S:
+    """Return a spec with the names of datasets in place of those on the hub.
+
+    Raises:
+        InvalidSpec: a dataset of the hub has not been fetched.
+    """
+    named = datasets_of_hub_in(spec)
+    return _renamed(spec, _fetched(session, named)) if named else spec
+
+
+def _fetched(session: Session, named: Mapping[str, str]) -> dict[str, str]:
+    return {
+        text: datasets.of_hub(session, HubDatasetName.read(text, pointer), pointer)
+        for text, pointer in named.items()
+    }
+
+
+def _renamed(spec: S, names: Mapping[str, str]) -> S:
+    given = spec.model_dump(mode="json", exclude_unset=True)
+    document = _with_datasets(given, "", lambda path, _: names.get(path, path))
+    return type(spec).model_validate_json(json.dumps(document), strict=True)
+
+
+def _places_in(spec: Value) -> Mapping[str, str]:
     found: dict[str, str] = {}
 
     def note(path: str, pointer: str) -> str:
@@ -120,15 +149,13 @@ def read(
     paths: Mapping[str, str],
     roots: DatasetRoots,
     limits: ReadingLimits,
-) -> Generator[TaskFiles]:
+) -> Generator[Mapping[str, StagedFile]]:
     """Read files, given their pointers by path; keep them until the end.
 
     Raises:
         InvalidSpec: a path is no file below a root, too many files are named, or something in one
             is not a record.
     """
-    hub = {path: pointer for path, pointer in paths.items() if is_hub_name(path)}
-    paths = {path: pointer for path, pointer in paths.items() if path not in hub}
     if len(paths) > MOST_FILES:
         detail = (
             f"The spec names {len(paths)} files of the server. It can name {MOST_FILES}; add others"
@@ -140,11 +167,11 @@ def read(
         quotas.check_room(session, principal.user_id, 0)
     end = time.monotonic() + limits.seconds
     with ExitStack() as stack:
-        read: dict[str, _Read] = {}
+        read: dict[str, StagedFile] = {}
         for path, pointer in paths.items():
             left = replace(limits, seconds=max(end - time.monotonic(), 0))
             read[path] = stack.enter_context(_stored(sessions, path, pointer, roots, left))
-        yield TaskFiles(read, hub)
+        yield read
 
 
 @contextmanager
@@ -154,7 +181,7 @@ def _stored(
     pointer: str,
     roots: DatasetRoots,
     limits: ReadingLimits,
-) -> Generator[_Read]:
+) -> Generator[StagedFile]:
     with (
         roots.opened(path, pointer) as file,
         records_in(file, _form(path, pointer), ReadingOptions(), limits, pointer) as read,
@@ -163,7 +190,7 @@ def _stored(
         with staged(sessions, gatherer.lines(read.records)) as waiting:
             name = dataset_name(PurePath(path))
             content = content_of(name, waiting.artifact, gatherer, read.reading)
-            yield _Read(name, content, waiting)
+            yield StagedFile(name, content, waiting)
 
 
 def _form(path: str, pointer: str) -> FileForm:
@@ -177,7 +204,7 @@ def _form(path: str, pointer: str) -> FileForm:
         raise InvalidSpec(Problem(pointer, "unknown_form", detail)) from error
 
 
-def _dataset_of(session: Session, principal: Principal, file: _Read, entry: Entry) -> str:
+def _dataset_of(session: Session, principal: Principal, file: StagedFile, entry: Entry) -> str:
     """Return the name of the dataset of a file, which may be new."""
     if (existing := datasets.equal_to(session, file.content)) is not None:
         return existing

@@ -25,7 +25,7 @@ from adaptlab_services.errors import (
     StateConflict,
 )
 from adaptlab_services.jobs import jobs
-from adaptlab_services.models import size_steps
+from adaptlab_services.models import size_steps, task_files
 from adaptlab_services.models.model_folders import ModelRoots
 from adaptlab_services.models.size_steps import SizeSteps
 from adaptlab_services.people import access, projects
@@ -101,7 +101,8 @@ def job_answer(session: Session, rights: Access, draft: Draft, roots: ModelRoots
     """Return the preview of a job, as with `?validate_only=true`."""
     try:
         with in_project(session, rights, draft.project):
-            preview = jobs.preview(session, job_spec(draft), roots=roots)
+            spec = task_files.with_fetched(session, job_spec(draft))
+            preview = jobs.preview(session, spec, roots=roots)
     except REFUSALS as refusal:
         return JobAnswer(problems=problems_of(refusal))
     return JobAnswer(preview, size_steps.size_steps(preview.resolved_spec))
@@ -111,7 +112,8 @@ def study_answer(session: Session, rights: Access, draft: Draft, rules: Rules) -
     """Return the preview of a study, as with `?validate_only=true`."""
     try:
         with in_project(session, rights, draft.project):
-            preview = studies.preview(session, study_spec(draft), rules)
+            spec = task_files.with_fetched(session, study_spec(draft))
+            preview = studies.preview(session, spec, rules)
     except REFUSALS as refusal:
         return StudyAnswer(problems=problems_of(refusal))
     budgets = tuple(sorted({cell.budget for cell in preview.cells}))

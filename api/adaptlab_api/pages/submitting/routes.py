@@ -45,6 +45,7 @@ from adaptlab_api.pages.submitting.job_form import (
     first_document,
     job_sections,
 )
+from adaptlab_api.pages.submitting.of_hub import missing_of_hub
 from adaptlab_api.pages.submitting.page import draft_values
 from adaptlab_api.pages.submitting.spec_document import Document
 from adaptlab_api.pages.submitting.spec_form import typed
@@ -66,7 +67,7 @@ from adaptlab_api.requests.study_request import study_rules
 from adaptlab_services import short_ids
 from adaptlab_services.errors import Absent
 from adaptlab_services.jobs import jobs
-from adaptlab_services.models import datasets
+from adaptlab_services.models import datasets, task_files
 from adaptlab_services.people import projects
 from adaptlab_services.people.access import Access
 from adaptlab_services.people.tokens import Principal
@@ -146,6 +147,33 @@ def asking(
 AskingDep = Annotated[Asking, Depends(asking)]
 
 
+# Before the dependencies with a unit of work, which would be open while the request waits.
+async def _missing_for_job(
+    request: Request,
+    principal: PrincipalDep,
+    rights: AccessDep,
+    opened: ResourcesDep,
+    fields: FieldsDep,
+) -> AdaptlabError | None:
+    def draft(session: Session) -> Draft:
+        return _typed_job(asking(request, session, principal, rights, opened), fields)
+
+    return await missing_of_hub(request, draft, job_spec)
+
+
+async def _missing_for_study(
+    request: Request,
+    principal: PrincipalDep,
+    rights: AccessDep,
+    opened: ResourcesDep,
+    fields: FieldsDep,
+) -> AdaptlabError | None:
+    def draft(session: Session) -> Draft:
+        return _typed_study(asking(request, session, principal, rights, opened), fields)
+
+    return await missing_of_hub(request, draft, study_spec)
+
+
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
     """Return the routers of this wing."""
     return (new_job_routes(renderer), new_study_routes(renderer))
@@ -189,18 +217,26 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
     @router.post("")
     @needs("submitter")
     def submit_job(
-        asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
+        missing: Annotated[AdaptlabError | None, Depends(_missing_for_job)],
+        asked: AskingDep,
+        _: SubmitterDep,
+        fields: FieldsDep,
+        background: BackgroundTasks,
     ) -> Response:
         draft, opened = _typed_job(asked, fields), asked.opened
+        if missing is not None:
+            return _job_page(renderer, asked, draft, missing)
         try:
             with _changing(asked, draft):
+                spec = job_spec(draft)
                 created = jobs.create(
                     asked.session,
                     asked.principal,
-                    job_spec(draft),
+                    task_files.with_fetched(asked.session, spec),
                     idempotency_key=draft.key,
                     roots=opened.model_roots,
                     most_queued=opened.settings.max_queued_jobs,
+                    asked=spec,
                 )
         except REFUSALS as refusal:
             return _job_page(renderer, asked, draft, refusal)
@@ -246,14 +282,22 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
     @router.post("")
     @needs("submitter")
     def submit_study(
-        asked: AskingDep, _: SubmitterDep, fields: FieldsDep, background: BackgroundTasks
+        missing: Annotated[AdaptlabError | None, Depends(_missing_for_study)],
+        asked: AskingDep,
+        _: SubmitterDep,
+        fields: FieldsDep,
+        background: BackgroundTasks,
     ) -> Response:
         draft, rules = _typed_study(asked, fields), study_rules(asked.opened)
+        if missing is not None:
+            return _study_page(renderer, asked, draft, missing)
         try:
             with _changing(asked, draft):
                 spec = study_spec(draft)
+                named = task_files.with_fetched(asked.session, spec)
+                who, key = asked.principal, draft.key
                 created = studies.create(
-                    asked.session, asked.principal, spec, rules, idempotency_key=draft.key
+                    asked.session, who, named, rules, idempotency_key=key, asked=spec
                 )
         except REFUSALS as refusal:
             return _study_page(renderer, asked, draft, refusal)

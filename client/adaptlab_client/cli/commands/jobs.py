@@ -47,7 +47,6 @@ from adaptlab_client.cli.waiting import (
     AnyOption,
     TimeoutOption,
     WaitOption,
-    fetched_first,
     show_new_job,
     wait_for,
 )
@@ -81,9 +80,7 @@ def submit(
         if validate_only:
             print_preview(client.jobs.preview(spec), output)
             return
-        job = fetched_first(
-            client, spec, lambda: client.jobs.submit(spec, idempotency_key=idempotency_key)
-        )
+        job = client.jobs.submit(spec, idempotency_key=idempotency_key)
         show_new_job(client, job, output, wait=wait, timeout=timeout)
 
 

@@ -54,7 +54,6 @@ from adaptlab_client.cli.waiting import (
     TimeoutOption,
     WaitOption,
     counts,
-    fetched_first,
     leave_unless_succeeded,
     studies_as_ended,
 )
@@ -109,9 +108,7 @@ def create(
         if validate_only:
             print_preview(client.studies.preview(spec), output)
             return
-        study = fetched_first(
-            client, spec, lambda: client.studies.create(spec, idempotency_key=idempotency_key)
-        )
+        study = client.studies.create(spec, idempotency_key=idempotency_key)
         _print_or_wait(client, study, wait=wait, timeout=timeout, output=output)
 
 
