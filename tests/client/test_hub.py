@@ -167,7 +167,8 @@ def test_python_waits_for_a_long_fetch() -> None:
         return httpx.Response(503, json=body, headers={"Retry-After": "5"})
 
     pauses: list[float] = []
-    retries = Retries(sleep=pauses.append)
+    told: list[str] = []
+    retries = Retries(sleep=pauses.append, waits=lambda: told.append("waits"))
     transport = httpx.MockTransport(answer)
     server = ServerAddress("http://127.0.0.1:1", "token")
     with (
@@ -177,3 +178,4 @@ def test_python_waits_for_a_long_fetch() -> None:
         connection.send(Request("POST", "/v1/studies", body=a_text_study(task)))
     assert len(sent) == 1 + 2 * Retries().attempts
     assert set(pauses) == {5.0}
+    assert len(told) == len(pauses)

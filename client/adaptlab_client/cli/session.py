@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from adaptlab_client.cli import suggestions
-from adaptlab_client.cli.printing.terminal import Output
+from adaptlab_client.cli.printing.terminal import Output, say
 
 if TYPE_CHECKING:
     from adaptlab_client.client import Client
@@ -39,8 +40,13 @@ class NamedServer:
     def __call__(self) -> "Client":
         """Return a client."""
         from adaptlab_client.client import Client  # loads httpx, which `--help` does not need
+        from adaptlab_client.transport.connection import Retries
 
-        return Client(self.url, project=self.project)
+        return Client(self.url, project=self.project, retries=Retries(waits=cache(_say_fetching)))
+
+
+def _say_fetching() -> None:
+    say("The server fetches a dataset from the hub; `adaptlab hub list` shows its progress.")
 
 
 def remember_server(context: typer.Context, url: str | None, project: str | None = None) -> None:

@@ -49,7 +49,8 @@ class Retries:
     """Number of attempts, and the pauses between them in seconds.
 
     Pauses double from `first` to `longest`; at least half of each is kept, the rest is random.
-    `sleep` and `jitter` are for tests.
+    `waits` is called before each pause for a dataset that the server fetches. `sleep` and `jitter`
+    are for tests.
     """
 
     attempts: int = 5
@@ -58,6 +59,7 @@ class Retries:
     longest_retry_after: float = 60.0
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
+    waits: Callable[[], object] = lambda: None
 
     def pause(self, failures: int, retry_after: float | None = None) -> None:
         """Wait after this number of consecutive failures."""
@@ -165,9 +167,12 @@ class Connection:
                     response.read()
                     return response
             except PASSING as error:
-                failures += not isinstance(error, BeingFetched)
+                is_fetched = isinstance(error, BeingFetched)
+                failures += not is_fetched
                 if failures >= self.retries.attempts or not _may_repeat(request, error):
                     raise
+                if is_fetched:
+                    self.retries.waits()
                 self.retries.pause(failures, _retry_after(error))
 
     @contextmanager
