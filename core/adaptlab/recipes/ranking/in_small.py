@@ -94,7 +94,9 @@ def _quick() -> StudySpec:
 
 
 def _closer() -> StudySpec:
-    around = {label: {"learning_rates": _around(middle)} for label, middle in CENTRES.items()}
+    around: dict[str, Members] = {
+        label: {"learning_rates": _around(middle)} for label, middle in CENTRES.items()
+    }
     return _study("ranking-in-small-closer", methods(**around), {}, FRESH_SEEDS)
 
 
