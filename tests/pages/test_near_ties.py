@@ -1,7 +1,7 @@
 """Items of standard tasks that hang on rounding, on a job's page."""
 
+from adaptlab.comparisons.task_measures import near_tie_counts
 from adaptlab_answers.results import EvaluationLinks, EvaluationView
-from adaptlab_api.pages.jobs.scores import near_tie_counts
 
 
 def scored(seed: int, share: float | None, *, attached: bool = True) -> EvaluationView:

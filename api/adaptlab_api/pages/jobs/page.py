@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from adaptlab.comparisons.task_measures import loss_rows, measure_rows, near_tie_counts
 from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.metric import metric_named
 from adaptlab.runs.events import ReplicateResult
@@ -22,9 +23,6 @@ from adaptlab_api.pages.jobs.listing import ACTIVE_SECONDS, running_seconds, uns
 from adaptlab_api.pages.jobs.scores import (
     carried_rows,
     confusion_tables,
-    loss_rows,
-    measure_rows,
-    near_tie_counts,
     retention_rows,
     score_table,
 )

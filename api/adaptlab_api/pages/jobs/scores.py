@@ -1,8 +1,7 @@
 """The evaluations of a job as tables, by seed and by task."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import fsum
 
 from adaptlab.comparisons.scores import (
@@ -15,8 +14,6 @@ from adaptlab.comparisons.scores import (
 )
 from adaptlab.comparisons.task_retention import TaskRetention
 from adaptlab.metrics.macro_f1 import macro_f1
-from adaptlab.metrics.near_ties import TOLERANCE
-from adaptlab.plugins.metric import Metric, measured_on, metrics
 from adaptlab.plugins.registry import as_json
 from adaptlab.runs.events import Confusion, ReplicateResult
 from adaptlab.specs.resolved import UnreadSpec, read_resolved, scored_tasks
@@ -24,8 +21,6 @@ from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics import Interval, guessing_accuracy
 from adaptlab.statistics.confusions import SeedMean, mean_counts, mean_over_seeds
 from adaptlab_answers.results import EvaluationView
-
-NEAR_TIES = "near_ties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +62,6 @@ class ConfusionTable:
     counts: tuple[tuple[float, ...], ...]
     accuracy: float
     macro_f1: SeedMean
-
-
-@dataclass(frozen=True, slots=True)
-class LossRow:
-    """The mean loss on test items over the seeds, in nats per token.
-
-    `alone` is that of the base model alone, None if it is not known.
-    """
-
-    task: str
-    adapted: float
-    alone: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MetricLine:
-    """A metric that a task asks for, on its test items.
-
-    `alone` is the mean of the base model alone, None if it is not known.
-    """
-
-    metric: Metric
-    task: str
-    adapted: SeedMean
-    alone: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,76 +182,6 @@ def _confusion_table(
         accuracy=fsum(view.accuracy for view, _ in same) / len(same),
         macro_f1=mean_over_seeds([macro_f1(confusion.counts) for _, confusion in same]),
     )
-
-
-def loss_rows(
-    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
-) -> tuple[LossRow, ...]:
-    """Return the losses by task, that of `own` first.
-
-    Tasks that choose among labels have none.
-    """
-    measured = _adapted_and_alone(evaluations, own, lambda view: view.loss)
-    return tuple(
-        LossRow(task, fsum(attached) / len(attached), _mean_of(alone))
-        for task, attached, alone in measured
-    )
-
-
-def measure_rows(
-    evaluations: Sequence[EvaluationView], own: Mapping[str, object] | None = None
-) -> tuple[MetricLine, ...]:
-    """Return the metrics of tasks that ask for one, those of `own` first."""
-    return tuple(
-        MetricLine(metric, task, mean_over_seeds(attached, limits=metric.limits), _mean_of(alone))
-        for metric in metrics()
-        for task, attached, alone in _adapted_and_alone(
-            evaluations, own, partial(_asked_for, metric)
-        )
-    )
-
-
-def near_tie_counts(evaluations: Sequence[EvaluationView]) -> tuple[str, ...]:
-    """Return the number of near ties of each standard task, as sentences."""
-    scored = [one for one in evaluations if one.attached and NEAR_TIES in one.measures]
-    counts: dict[str, tuple[int, int]] = {}
-    for label, one in zip(task_labels([one.task for one in scored]), scored, strict=True):
-        near, items = counts.get(label, (0, 0))
-        counts[label] = near + round(one.measures[NEAR_TIES] * one.total), items + one.total
-    return tuple(
-        f"{label}: {near:,} of {items:,} items over all seeds hang on less than {TOLERANCE:.4f}."
-        for label, (near, items) in counts.items()
-    )
-
-
-def _asked_for(metric: Metric, view: EvaluationView) -> float | None:
-    return view.measures.get(metric.name) if metric in measured_on(view.task) else None
-
-
-def _adapted_and_alone(
-    evaluations: Sequence[EvaluationView],
-    own: Mapping[str, object] | None,
-    figure: Callable[[EvaluationView], float | None],
-) -> Iterator[tuple[str, list[float], list[float]]]:
-    """Yield a figure by task, adapted and alone; that of `own` is first."""
-    scored = [
-        (view, value)
-        for view in evaluations
-        if view.split == SHOWN_SPLIT and (value := figure(view)) is not None
-    ]
-    scored.sort(key=lambda one: one[0].task != own)
-    figures: dict[str, tuple[list[float], list[float]]] = {}
-    labels = task_labels([view.task for view, _ in scored])
-    for label, (view, value) in zip(labels, scored, strict=True):
-        attached, alone = figures.setdefault(label, ([], []))
-        (attached if view.attached else alone).append(value)
-    for task, (attached, alone) in figures.items():
-        if attached:
-            yield task, attached, alone
-
-
-def _mean_of(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None
 
 
 def retention_rows(

@@ -26,6 +26,7 @@ from adaptlab_client.cli.printing.job_tables import (
     print_drift,
     print_groups,
     print_jobs,
+    print_measures,
     print_preview,
     print_retention,
     row_of,
@@ -132,6 +133,7 @@ def show(context: typer.Context, job: JobArgument, output: OutputOption = Output
         if evaluations:
             print()
             print_table(SCORE_COLUMNS, score_rows(evaluations))
+            print_measures(evaluations)
             print_groups(client.jobs.group_scores(job))
         if any(not one.attached for one in evaluations):
             print_retention(client.jobs.retention(job))

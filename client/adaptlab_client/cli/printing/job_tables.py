@@ -40,6 +40,7 @@ SCORE_COLUMNS = (
 
 
 DRIFT_COLUMNS = ("texts", "KL, nats per token", "base, bits per byte", "change, bits per byte")
+MEASURE_COLUMNS = ("task", "metric", "seeds", "mean", "95 % interval", "base alone")
 GROUP_COLUMNS = (
     "group", "metric", "tasks", "items", "seeds", "mean", "95 % interval", "base alone",
 )  # fmt: skip
@@ -134,6 +135,28 @@ def _score_rows(evaluations: Sequence["EvaluationView"], on: str | None) -> Iter
             "" if change is None else f"{100 * change.before.mean:.1f} %",
             "" if change is None else _points(change),
         ]
+
+
+def print_measures(evaluations: Sequence["EvaluationView"]) -> None:
+    """Print the metrics that tasks ask for, and the near ties of standard tasks."""
+    from adaptlab.comparisons.task_measures import measure_rows, near_tie_counts
+
+    own = [one for one in evaluations if one.base_model is None]
+    rows = [
+        (
+            *(one.task, one.metric.title, one.adapted.seeds, one.metric.figure(one.adapted.mean)),
+            f"{one.metric.figure(one.adapted.low)} – {one.metric.figure(one.adapted.high)}"
+            if one.adapted.low is not None and one.adapted.high is not None
+            else "",
+            "" if one.alone is None else one.metric.figure(one.alone),
+        )
+        for one in measure_rows(own)
+    ]
+    if rows:
+        print()
+        print_table(MEASURE_COLUMNS, rows)
+    for told in near_tie_counts(own):
+        print(told)
 
 
 def print_retention(tasks: Sequence["TaskRetention"]) -> None:
