@@ -10,13 +10,7 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.method import AttentionClaim, MethodGroup
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.records.facts import (
-    AnswersFacts,
-    ConversationFacts,
-    MissedForm,
-    PictureFacts,
-    ValueCount,
-)
+from adaptlab.records.facts import ConversationFacts, MissedForm, PictureFacts, ValueCount
 from adaptlab.records.file_reading import Reading
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
@@ -151,9 +145,8 @@ class DatasetField(Value):
     versions. `values` are all its values with their counts; null if there are more
     than 64 or one has more than 256 characters, and in lists of datasets. `conversations` are
     figures of lists of messages, null if a value is another text. `pictures` are those of images,
-    null if the first value is none. `answers` are those of lists of right answers, null if a value
-    is another text, and for datasets of earlier versions. `missed_forms` are the forms of answers
-    that not every value has, null for datasets of earlier versions.
+    null if the first value is none. `missed_forms` are the forms of answers that not every value
+    has, null for datasets of earlier versions.
     """
 
     name: str
@@ -163,7 +156,6 @@ class DatasetField(Value):
     values: tuple[ValueCount, ...] | None
     conversations: ConversationFacts | None = None
     pictures: PictureFacts | None = None
-    answers: AnswersFacts | None = None
     missed_forms: tuple[MissedForm, ...] | None = None
 
 

@@ -19,7 +19,6 @@ from adaptlab.text.fitting import (
     LONGEST_ANSWER,
     Roles,
     answer_in_bytes,
-    longest_answer,
     proposed_cluster,
     proposed_metric,
     task_document,
@@ -87,7 +86,7 @@ def spec_of(
     elif roles.task == "text_completion":
         column = columns[roles.answer]
         tokens = column.tokens if longest is None else column.bytes
-        lengths = [min(tokens.most, longest_answer(answer))] if tokens else []
+        lengths = [tokens.most] if tokens else []
         if answer.empty:
             records = counted(answer.empty, "record")
             notes.append(f"The answer of {records} is empty. Give every record an answer.")
@@ -202,22 +201,17 @@ def _notes_on_groups(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
 
 def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
     """Return why a metric is proposed, if one is."""
-    answer = facts.field(roles.answer)
-    assert answer is not None
     match proposed_metric(facts, roles):
         case "macro_f1":
+            answer = facts.field(roles.answer)
+            assert answer is not None
             counts = sorted((count, label) for label, count in counted_labels(answer).items())
             (rare, rarest), (many, common) = counts[0], counts[-1]
             return (
                 f"Labels are unbalanced: {common!r} has {many:,} records, {rarest!r} {rare:,}. So "
                 "the task has `metric: macro_f1`, by which trials are chosen, beside accuracy.",
             )
-        case "squad_f1" | "token_f1" as metric if answer.answers:
-            return (
-                f"Records have several right answers. The task has `metric: {metric}`, which "
-                "compares with the nearest of them; answers are decoded for it, which takes time.",
-            )
-        case "squad_f1" | "token_f1":
+        case "token_f1":
             return (
                 "Answers are long, so few will be exactly right. The task has `metric: token_f1`, "
                 "by which trials are chosen, beside exact match; answers are decoded for it, which "

@@ -107,7 +107,7 @@ def _text(place: int, field: str, value: object) -> str:
     """
     if is_meant_as_conversation(value):
         return _conversation(place, field, cast("list[object]", value))
-    value = squad_answers(value)
+    value = first_answer(value)
     match value:
         case str():
             _check_text(place, field, value)
@@ -138,17 +138,16 @@ def _is_plain(members: Sequence[object]) -> bool:
     return all(isinstance(one, str | bool | int | float) for one in members)
 
 
-def squad_answers(given: object) -> object:
-    """Return the answers of SQuAD as a list, another value as it is.
+def first_answer(given: object) -> object:
+    """Return the first of the answers of SQuAD, another value as it is.
 
-    They are an object with the lists `text` and `answer_start`. Without an answer it is an empty
-    text.
+    They are an object with the lists `text` and `answer_start`. Without an answer it is empty.
     """
     if not isinstance(given, dict):
         return given
     members = cast("dict[str, object]", given)
     texts = members.get("text") if members.keys() == {"text", "answer_start"} else None
-    return (cast("list[object]", texts) or "") if isinstance(texts, list) else members
+    return next(iter(cast("list[object]", texts)), "") if isinstance(texts, list) else members
 
 
 def _conversation(place: int, field: str, value: list[object]) -> str:

@@ -65,18 +65,6 @@ class PictureFacts(Value):
     first_other: int | None
 
 
-class AnswersFacts(Value):
-    """Figures of a field whose values are lists of right answers, or empty.
-
-    Attributes:
-        most: the most answers of a record.
-        longest: bytes of the longest answer in UTF-8.
-    """
-
-    most: int
-    longest: int
-
-
 class MissedForm(Value):
     """A form of answers that not every value of a field has.
 
@@ -105,8 +93,6 @@ class FieldFacts(Value):
             of earlier versions.
         pictures: figures of pictures; None if the first value is none, and for datasets of earlier
             versions.
-        answers: figures of lists of answers; None if a value is another text or all are empty, and
-            for datasets of earlier versions.
         missed_forms: forms of answers that not every value has; None for datasets of earlier
             versions, whose answers are checked when a job reads them.
     """
@@ -119,7 +105,6 @@ class FieldFacts(Value):
     buckets: Annotated[tuple[int, ...], Field(min_length=BUCKETS, max_length=BUCKETS)]
     conversations: ConversationFacts | None = None
     pictures: PictureFacts | None = None
-    answers: AnswersFacts | None = None
     missed_forms: tuple[MissedForm, ...] | None = None
 
 

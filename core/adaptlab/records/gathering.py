@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.records.accepted_answers import NotAnswers, accepted_in
 from adaptlab.records.answer_forms import FORMS, AnswerForm, has_form
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
@@ -16,7 +15,6 @@ from adaptlab.records.facts import (
     MOST_SIGNS,
     MOST_VALUES,
     MOST_WORDS,
-    AnswersFacts,
     ConversationFacts,
     FieldFacts,
     MissedForm,
@@ -131,7 +129,6 @@ class _Field:
         self._buckets = [0] * BUCKETS
         self._conversations: _Conversations | None = _Conversations()
         self._pictures: _Pictures | None = _Pictures()
-        self._answers: _Answers | None = _Answers()
 
     def add(self, value: str) -> None:
         """Add the value of one record."""
@@ -145,8 +142,6 @@ class _Field:
             self._conversations = None
         if self._pictures is not None and not self._pictures.add(value):
             self._pictures = None
-        if self._answers is not None and not self._answers.add(value):
-            self._answers = None
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
             return
@@ -182,7 +177,6 @@ class _Field:
             buckets=tuple(self._all_buckets()),
             conversations=self._conversations and self._conversations.facts(),
             pictures=self._pictures and self._pictures.facts(),
-            answers=self._answers and self._answers.facts(),
             missed_forms=tuple(
                 MissedForm(form=form, first=first) for form, first in sorted(self._missed.items())
             ),
@@ -231,31 +225,6 @@ class _Conversations:
             unanswered=self._unanswered,
             longest_answer=self._longest_answer,
         )
-
-
-class _Answers:
-    """Figures of the lists of answers of one field."""
-
-    def __init__(self) -> None:
-        self._most = self._longest = 0
-
-    def add(self, value: str) -> bool:
-        """Add a value; return False if it is no list of answers and not empty."""
-        if not value:
-            return True
-        if not value.startswith("["):
-            return False
-        try:
-            answers = accepted_in(value, "list")
-        except NotAnswers:
-            return False
-        self._most = max(self._most, len(answers))
-        self._longest = max(self._longest, *map(_bytes_of, answers))
-        return True
-
-    def facts(self) -> AnswersFacts | None:
-        """Return the figures, None if no value is a list."""
-        return AnswersFacts(most=self._most, longest=self._longest) if self._most else None
 
 
 class _Pictures:

@@ -41,15 +41,13 @@ GROUPS = (
 """Usual names of a field that groups records, the largest groups first."""
 LEAST_GROUP, FEWEST_GROUPS = 1.5, 30
 """Records of a group on average, and groups, from which they are proposed: splits need some."""
-Proposed = Literal["macro_f1", "squad_f1", "token_f1", "perplexity"]
+Proposed = Literal["macro_f1", "token_f1", "perplexity"]
 SHORT, LONG_NUMBER = 16, 24
 """Mean bytes up to which values that end with a number are numbers, and up to which JSON is."""
 FEW = 20
 """Records per value from which the usual answer of a prompt is a label."""
 UNBALANCED = 2
 """Records of the most common label per record of the rarest, above which macro-F1 is proposed."""
-SQUAD = {"question", "context"}
-"""Fields beside several answers whose words are compared as for SQuAD."""
 LONG_ANSWER = 40
 """Mean bytes of an answer from which token F1 is proposed: exact match would be rare."""
 FREE_ANSWER = 200
@@ -220,8 +218,7 @@ def task_document(
         words |= {label: f" {{{name}}}" for label, name in roles.choices.items()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     elif roles.task == "text_completion":
-        several = {"several": "list"} if answer.answers else {}
-        task["answer"] = {"field": roles.answer, **several}
+        task["answer"] = {"field": roles.answer}
     if metric := proposed_metric(facts, roles):
         task["metric"] = metric
     if cluster := proposed_cluster(facts, roles):
@@ -286,15 +283,12 @@ def _group_size(field: FieldFacts, records: int) -> float:
 def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
     """Return a metric that fits better than the share of right items, if any.
 
-    That is macro-F1 if labels are unbalanced, token F1 if answers are long or several are right (as
-    for SQuAD if its fields are there), and perplexity if they are very long. The length of answers
-    in conversations is not known.
+    That is macro-F1 if labels are unbalanced, token F1 if answers are long, and perplexity if they
+    are very long. The length of answers in conversations is not known.
     """
     answer = facts.field(roles.answer)
     if answer is None or roles.task == "chat_completion":
         return None
-    if roles.task == "text_completion" and answer.answers:
-        return "squad_f1" if {*roles.read} >= SQUAD else "token_f1"
     if roles.task == "text_completion":
         mean = (answer.total_bytes or 0) / facts.records
         if mean >= FREE_ANSWER:
@@ -329,7 +323,7 @@ def limits_in_bytes(
         return {"longest": min(needed, most), "answer": own}
     words = [len(word_of(value).encode()) for value in labels_of(answer)]
     words += [_length_of(facts, name) + 1 for name in roles.choices.values()]
-    own = max(words) if roles.task == "text_classification" else longest_answer(answer) + 1
+    own = max(words) if roles.task == "text_classification" else answer.longest + 1
     read = [_length_of(facts, name) for name in roles.read]
     needed = max(4, fixed + sum(read) + len(read) - 1 + own)
     limits: dict[str, JsonValue] = {
@@ -337,11 +331,6 @@ def limits_in_bytes(
         "answer": min(own, LONGEST_ANSWER, most - 1),
     }
     return limits | ({"if_longer": "cut"} if needed > most else {})
-
-
-def longest_answer(field: FieldFacts) -> int:
-    """Return the bytes of the longest answer of a field."""
-    return field.answers.longest if field.answers else field.longest
 
 
 def answer_in_bytes(figures: ConversationFacts) -> int:
@@ -403,7 +392,6 @@ def _is_label(field: FieldFacts, records: int) -> bool:
     return (
         1 < len(values) <= MOST_WORDS
         and len(field.values or ()) < max(records, 3)
-        and not (field.answers and field.answers.most > 1)
         and max(len(literal(word_of(value))) for value in values) <= LONGEST_WORD
     )
 
