@@ -10,7 +10,13 @@ from adaptlab.plugins.dataset import (
 )
 from adaptlab.plugins.method import AttentionClaim, MethodGroup
 from adaptlab.plugins.sizing import PARAMETERS, BudgetAxis
-from adaptlab.records.facts import ConversationFacts, MissedForm, PictureFacts, ValueCount
+from adaptlab.records.facts import (
+    AnswerFacts,
+    ConversationFacts,
+    MissedForm,
+    PictureFacts,
+    ValueCount,
+)
 from adaptlab.records.file_reading import Reading
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import Value
@@ -146,7 +152,8 @@ class DatasetField(Value):
     than 64 or one has more than 256 characters, and in lists of datasets. `conversations` are
     figures of lists of messages, null if a value is another text. `pictures` are those of images,
     null if the first value is none. `missed_forms` are the forms of answers that not every value
-    has, null for datasets of earlier versions.
+    has, null for datasets of earlier versions. `answers` are figures of lists of right answers,
+    null if no value is one.
     """
 
     name: str
@@ -157,6 +164,7 @@ class DatasetField(Value):
     conversations: ConversationFacts | None = None
     pictures: PictureFacts | None = None
     missed_forms: tuple[MissedForm, ...] | None = None
+    answers: AnswerFacts | None = None
 
 
 class DatasetView(Value):

@@ -152,7 +152,7 @@ def test_forms_of_published_datasets_are_read() -> None:
         '{"role":"assistant","content":"Hello"}]'
     )
     (record,) = read_records([json.dumps(squad).encode()], "jsonl")
-    assert record["answers"] == "Ada"
+    assert record["answers"] == '["Ada", "Ada L."]'
     facts = facts_of([{name: f"{value} {n}" for name, value in record.items()} for n in range(70)])
     roles = roles_of(facts)
     assert roles is not None

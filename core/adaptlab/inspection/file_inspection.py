@@ -14,7 +14,13 @@ from adaptlab.inspection.fitting_task import Fit, SpecPart, spec_of, splits_of
 from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.conversations import without_answer
-from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts, ValueCount
+from adaptlab.records.facts import (
+    AnswerFacts,
+    ConversationFacts,
+    FieldFacts,
+    RecordsFacts,
+    ValueCount,
+)
 from adaptlab.records.file_forms import FileForm, dataset_name
 from adaptlab.records.file_reading import Reading, ReadingOptions
 from adaptlab.records.gathering import Gatherer
@@ -56,6 +62,7 @@ class FieldReport(Value):
         nearly_equal: values that differ from an earlier one in case, spaces or punctuation only,
             or, as conversations, in the assistant's last turn.
         conversations: figures of conversations; None if a value is another text.
+        answers: figures of right answers; None if no value is a list of texts.
     """
 
     name: str
@@ -66,6 +73,7 @@ class FieldReport(Value):
     values: tuple[ValueCount, ...] | None
     nearly_equal: Pairs
     conversations: ConversationFacts | None = None
+    answers: AnswerFacts | None = None
 
 
 class Inspection(Value):
@@ -210,6 +218,7 @@ class MeasuredFile:
                 count=nearly_equal.count, examples=self._examples(field.name, nearly_equal.places)
             ),
             conversations=field.conversations,
+            answers=field.answers,
         )
 
     def _contradictions(self, roles: Roles) -> Pairs:

@@ -9,7 +9,7 @@ from adaptlab.figures import counted
 from adaptlab.inspection.columns import Column, LengthSpread
 from adaptlab.inspection.token_counts import TokenCounter
 from adaptlab.plugins.text_task import LONGEST_ITEM
-from adaptlab.records.facts import ConversationFacts, RecordsFacts
+from adaptlab.records.facts import ConversationFacts, FieldFacts, RecordsFacts
 from adaptlab.records.label_cleaning import counted_labels
 from adaptlab.records.label_values import are_codes
 from adaptlab.specs.choices import resolve_task
@@ -86,10 +86,10 @@ def spec_of(
     elif roles.task == "text_completion":
         column = columns[roles.answer]
         tokens = column.tokens if longest is None else column.bytes
+        # An answer has no more tokens than bytes, and its list has more of both.
         lengths = [tokens.most] if tokens else []
-        if answer.empty:
-            records = counted(answer.empty, "record")
-            notes.append(f"The answer of {records} is empty. Give every record an answer.")
+        lengths = [min([*lengths, answer.answers.longest])] if answer.answers else lengths
+        notes += _notes_on_answers(answer)
     text = columns[roles.text]
     spread = text.tokens if longest is None else text.bytes
     if answer.conversations is not None:
@@ -226,6 +226,20 @@ def _notes_on_metric(facts: RecordsFacts, roles: Roles) -> tuple[str, ...]:
             )
         case None:
             return ()
+
+
+def _notes_on_answers(answer: FieldFacts) -> tuple[str, ...]:
+    """Return notes on records with several right answers or none."""
+    figures, notes = answer.answers, ()
+    if figures is not None:
+        most = counted(figures.most, "right answer")
+        notes = (
+            f"Records have up to {most}. Training reads the first of each, and scores count any.",
+        )
+    if empty := max(answer.empty, figures.unanswered if figures else 0):
+        records = counted(empty, "record")
+        return (*notes, f"The answer of {records} is empty. Give every record an answer.")
+    return notes
 
 
 def _notes_on_words(words: Mapping[str, str], counter: TokenCounter | None) -> Sequence[str]:

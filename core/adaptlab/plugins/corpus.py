@@ -197,6 +197,7 @@ class _Reader:
         split = self._rule.split_of(record)
         if self._metric is not None:
             self._keep_answer(number, record, item, self._metric, is_read=split != "train")
+        if self._task.accepts_several():
             self._keep_others(asked.others if split != "train" else ())
         corpus.splits.append(EVERY_SPLIT.index(split))
         if (group := self._groups.number_of(record, split, number + 1)) is not None:

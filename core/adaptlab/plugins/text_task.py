@@ -75,6 +75,10 @@ class TextTask(RecordsTask, ABC):
         """Return the right answers of a record, the one of training first."""
         return (self.answer_text(record),)
 
+    def accepts_several(self) -> bool:
+        """Return True if a record can have several right answers."""
+        return False
+
     def wanted_answers(self) -> str:
         """Return what to give where a field does not hold right answers."""
         return "Give every record an answer."

@@ -8,6 +8,7 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from adaptlab.records.accepted_answers import published
 from adaptlab.records.conversations import (
     NotAConversation,
     conversation,
@@ -107,7 +108,7 @@ def _text(place: int, field: str, value: object) -> str:
     """
     if is_meant_as_conversation(value):
         return _conversation(place, field, cast("list[object]", value))
-    value = first_answer(value)
+    value = published(value)
     match value:
         case str():
             _check_text(place, field, value)
@@ -136,18 +137,6 @@ def _text(place: int, field: str, value: object) -> str:
 
 def _is_plain(members: Sequence[object]) -> bool:
     return all(isinstance(one, str | bool | int | float) for one in members)
-
-
-def first_answer(given: object) -> object:
-    """Return the first of the answers of SQuAD, another value as it is.
-
-    They are an object with the lists `text` and `answer_start`. Without an answer it is empty.
-    """
-    if not isinstance(given, dict):
-        return given
-    members = cast("dict[str, object]", given)
-    texts = members.get("text") if members.keys() == {"text", "answer_start"} else None
-    return next(iter(cast("list[object]", texts)), "") if isinstance(texts, list) else members
 
 
 def _conversation(place: int, field: str, value: list[object]) -> str:

@@ -47,6 +47,24 @@ class ConversationFacts(Value):
     longest_answer: int
 
 
+class AnswerFacts(Value):
+    """Figures of a field of right answers, some as lists of texts.
+
+    Attributes:
+        most: the most different answers of a record.
+        answers: those of all records together.
+        total_bytes: bytes of all answers in UTF-8.
+        longest: bytes of the longest one.
+        unanswered: records without an answer.
+    """
+
+    most: int
+    answers: int
+    total_bytes: int
+    longest: int
+    unanswered: int
+
+
 class PictureFacts(Value):
     """Figures of a field whose first value is a picture.
 
@@ -95,6 +113,8 @@ class FieldFacts(Value):
             versions.
         missed_forms: forms of answers that not every value has; None for datasets of earlier
             versions, whose answers are checked when a job reads them.
+        answers: figures of right answers; None if no value is a list of texts or one is other JSON,
+            and for datasets of earlier versions.
     """
 
     name: FieldName
@@ -106,6 +126,7 @@ class FieldFacts(Value):
     conversations: ConversationFacts | None = None
     pictures: PictureFacts | None = None
     missed_forms: tuple[MissedForm, ...] | None = None
+    answers: AnswerFacts | None = None
 
 
 class RecordsFacts(Value):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from adaptlab.errors import InvalidSpec, Problem
+from adaptlab.records.accepted_answers import NotAnswers, accepted_in, texts_listed
 from adaptlab.records.answer_forms import FORMS, AnswerForm, has_form
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
@@ -15,6 +16,7 @@ from adaptlab.records.facts import (
     MOST_SIGNS,
     MOST_VALUES,
     MOST_WORDS,
+    AnswerFacts,
     ConversationFacts,
     FieldFacts,
     MissedForm,
@@ -129,6 +131,7 @@ class _Field:
         self._buckets = [0] * BUCKETS
         self._conversations: _Conversations | None = _Conversations()
         self._pictures: _Pictures | None = _Pictures()
+        self._answers: _Answers | None = _Answers()
 
     def add(self, value: str) -> None:
         """Add the value of one record."""
@@ -142,6 +145,8 @@ class _Field:
             self._conversations = None
         if self._pictures is not None and not self._pictures.add(value):
             self._pictures = None
+        if self._answers is not None and not self._answers.add(value):
+            self._answers = None
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
             return
@@ -180,6 +185,7 @@ class _Field:
             missed_forms=tuple(
                 MissedForm(form=form, first=first) for form, first in sorted(self._missed.items())
             ),
+            answers=self._answers and self._answers.facts(),
         )
 
     def _are_texts(self, values: Counter[str]) -> bool:
@@ -224,6 +230,46 @@ class _Conversations:
             with_system=self._with_system,
             unanswered=self._unanswered,
             longest_answer=self._longest_answer,
+        )
+
+
+class _Answers:
+    """Figures of the right answers of one field."""
+
+    def __init__(self) -> None:
+        self._most = self._answers = self._bytes = self._longest = 0
+        self._lists = self._unanswered = 0
+
+    def add(self, value: str) -> bool:
+        """Add a value; return False if it holds no right answers."""
+        texts = texts_listed(value)
+        self._lists += bool(texts)
+        if texts == () or not value.strip():
+            self._unanswered += 1
+            return True
+        try:
+            answers = accepted_in(value, "list")
+        except NotAnswers:
+            return False
+        if texts is None and value.lstrip().startswith("["):
+            return False
+        sizes = [*map(_bytes_of, answers)]
+        self._most = max(self._most, len(sizes))
+        self._answers += len(sizes)
+        self._bytes += sum(sizes)
+        self._longest = max(self._longest, *sizes)
+        return True
+
+    def facts(self) -> AnswerFacts | None:
+        """Return the figures, None without a list."""
+        if not self._lists:
+            return None
+        return AnswerFacts(
+            most=self._most,
+            answers=self._answers,
+            total_bytes=self._bytes,
+            longest=self._longest,
+            unanswered=self._unanswered,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
-from adaptlab.records.checking import first_answer
+from adaptlab.records.accepted_answers import published
 from adaptlab.records.conversations import is_meant_as_conversation
 
 FEATURES = b"huggingface"
@@ -33,7 +33,7 @@ def as_value(value: object, classes: Sequence[str] | None) -> object:
 
     `classes` are the names of a column of classes, whose number -1 means none.
     """
-    value = first_answer(value)
+    value = published(value)
     match value:
         case None:
             return ""

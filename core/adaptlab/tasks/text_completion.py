@@ -1,17 +1,20 @@
 """Completion of prompts by texts of a dataset."""
 
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from adaptlab.errors import Problem
+from adaptlab.figures import counted
 from adaptlab.plugins.metric import Metric
 from adaptlab.plugins.task import TASKS
 from adaptlab.plugins.text_task import PromptedTask
 from adaptlab.plugins.written_answers import WrittenAnswers
-from adaptlab.records.accepted_answers import Several, accepted_in, wanted
-from adaptlab.records.facts import RecordsFacts
+from adaptlab.records.accepted_answers import NotAnswers, Several, accepted_in, wanted
+from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.records.record import FieldName, Record
 from adaptlab.values import Value
 
@@ -19,7 +22,8 @@ from adaptlab.values import Value
 class AnswerField(Value):
     """The field with the answer, or with several right ones.
 
-    With `several: list` it holds a JSON list of texts, with `bars` texts between vertical bars.
+    With `several: list` it holds a JSON list of texts or a single text, with `bars` texts between
+    vertical bars.
     """
 
     field: FieldName
@@ -41,8 +45,8 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     unless `decoding` says otherwise; perplexity and bits per byte, of which the lowest is the best,
     follow from the right answers.
 
-    If records have several right answers, training, exact match and the shown items have the first
-    one, and metrics that compare answers any of them.
+    If records have several right answers, training and the shown items have the first one, and
+    exact match and metrics that compare answers any of them.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -61,6 +65,9 @@ class TextCompletion(WrittenAnswers, PromptedTask):
         value, several = record[self.answer.field], self.answer.several
         return (value,) if several is None else accepted_in(value, several)
 
+    def accepts_several(self) -> bool:
+        return self.answer.several is not None
+
     def wanted_answers(self) -> str:
         assert self.answer.several is not None
         return f"Give {wanted(self.answer.several)}."
@@ -70,8 +77,18 @@ class TextCompletion(WrittenAnswers, PromptedTask):
         return metric if metric is None or self.answer.several is None else metric.of_several()
 
     def majority(self, facts: RecordsFacts) -> float | None:
-        """Return None for several answers, of which the first are not counted."""
-        return super().majority(facts) if self.answer.several is None else None
+        """Return the largest share of records with one right answer, if known."""
+        if self.answer.several is None:
+            return super().majority(facts)
+        field = facts.field(self.answer.field)
+        if field is None or field.values is None:
+            return None
+        counts: Counter[str] = Counter()
+        for entry in field.values:
+            with suppress(NotAnswers):  # the job refuses such values
+                for answer in accepted_in(entry.value, self.answer.several):
+                    counts[answer] += entry.count
+        return max(counts.values()) / facts.records if counts else None
 
     def answer_field(self) -> tuple[str, str]:
         return "/answer/field", self.answer.field
@@ -79,14 +96,29 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         field = facts.field(self.answer.field)
         assert field is not None
-        if field.empty:
+        if empty := max(field.empty, field.answers.unanswered if field.answers else 0):
             detail = (
-                f"{field.empty:,} records of {facts.name!r} have an empty {field.name!r}. Give "
-                "every record an answer."
+                f"{empty:,} records of {facts.name!r} have an empty {field.name!r}. Give every "
+                "record an answer; where a question has none, a text that says so."
             )
             yield Problem("/answer/field", "empty_answers", detail)
         elif self.answer.several is None:
             yield from self.unread_answers(facts)
+            yield from self._unread_lists(facts.name, field)
+
+    def _unread_lists(self, dataset: str, field: FieldFacts) -> Iterator[Problem]:
+        """Yield the problem of lists of answers that would be read as text.
+
+        As JSON they can be the answer.
+        """
+        if field.answers is None or self.metric == "json":
+            return
+        detail = (
+            f"Records of {dataset!r} have up to {counted(field.answers.most, 'right answer')} in "
+            f"{field.name!r}, as lists. Set `answer: {{field: {field.name}, several: list}}`, or "
+            "`metric: json` if the list itself is the answer."
+        )
+        yield Problem("/answer", "several_answers", detail)
 
     def chance(self) -> float:
         """Return the accuracy of always giving the most common answer."""
@@ -97,9 +129,9 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     def _own_problems(self) -> Iterator[Problem]:
         yield from super()._own_problems()
         metric = self.own_metric()
-        if self.answer.several is not None and (metric is None or metric.needs != "answers"):
+        if self.answer.several is not None and metric is not None and metric.needs != "answers":
             detail = (
-                f"The metric {self.metric} reads the first right answer only. Leave `several` out, "
-                "or choose a metric that compares answers, such as text_match."
+                f"The metric {self.metric} reads the first right answer only. Choose exact_match, "
+                "or a metric that compares answers, such as text_match."
             )
             yield Problem("/answer/several", "first_answer_only", detail)

@@ -218,7 +218,8 @@ def task_document(
         words |= {label: f" {{{name}}}" for label, name in roles.choices.items()}
         task["label"] = {"field": roles.answer, "words": dict(words)}
     elif roles.task == "text_completion":
-        task["answer"] = {"field": roles.answer}
+        several: dict[str, JsonValue] = {"several": "list"} if answer.answers else {}
+        task["answer"] = {"field": roles.answer, **several}
     if metric := proposed_metric(facts, roles):
         task["metric"] = metric
     if cluster := proposed_cluster(facts, roles):
@@ -291,7 +292,9 @@ def proposed_metric(facts: RecordsFacts, roles: Roles) -> Proposed | None:
         return None
     if roles.task == "text_completion":
         mean = (answer.total_bytes or 0) / facts.records
-        if mean >= FREE_ANSWER:
+        if figures := answer.answers:
+            mean = figures.total_bytes / max(figures.answers, 1)
+        if mean >= FREE_ANSWER and figures is None:
             return "perplexity"
         return "token_f1" if mean >= LONG_ANSWER else None
     counts = counted_labels(answer).values()
@@ -323,7 +326,8 @@ def limits_in_bytes(
         return {"longest": min(needed, most), "answer": own}
     words = [len(word_of(value).encode()) for value in labels_of(answer)]
     words += [_length_of(facts, name) + 1 for name in roles.choices.values()]
-    own = max(words) if roles.task == "text_classification" else answer.longest + 1
+    longest = answer.answers.longest if answer.answers else answer.longest
+    own = max(words) if roles.task == "text_classification" else longest + 1
     read = [_length_of(facts, name) for name in roles.read]
     needed = max(4, fixed + sum(read) + len(read) - 1 + own)
     limits: dict[str, JsonValue] = {
@@ -388,6 +392,8 @@ def _names_splits(field: FieldFacts) -> bool:
 
 
 def _is_label(field: FieldFacts, records: int) -> bool:
+    if field.answers is not None and field.name.lower() not in LABELS:
+        return False  # several of a list's members can be right
     values = labels_of(field)
     return (
         1 < len(values) <= MOST_WORDS

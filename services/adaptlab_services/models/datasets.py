@@ -440,6 +440,7 @@ def _after(cursor: Cursor) -> tuple[str, int]:
 
 _KEPT_OF_FIELDS = {
     "name", "longest", "empty", "total_bytes", "conversations", "pictures", "missed_forms",
+    "answers",
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ def print_inspection(report: Inspection) -> None:
     print()
     for field in report.fields:
         _print_conversations(field, report)
+        _print_answers(field)
         _print_values(field, report)
     if report.copies:
         verb = "is a copy" if report.copies == 1 else "are copies"
@@ -114,9 +115,21 @@ def _print_conversations(field: FieldReport, report: Inspection) -> None:
     )
 
 
+def _print_answers(field: FieldReport) -> None:
+    """Print the figures of a field with several right answers."""
+    if figures := field.answers:
+        without = f", {figures.unanswered:,} records without one" if figures.unanswered else ""
+        say_wrapped(f"{field.name}: up to {figures.most:,} accepted answers per record{without}.")
+
+
 def _print_values(field: FieldReport, report: Inspection) -> None:
     """Print the shares of a field's values, if they are few."""
-    if field.values is None or len(field.values) >= report.records or field.conversations:
+    if (
+        field.answers
+        or field.values is None
+        or len(field.values) >= report.records
+        or field.conversations
+    ):
         return
     ordered = sorted(field.values, key=lambda entry: (-entry.count, entry.value))
     shares = [

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adaptlab.engine.items.accepted import AcceptedItems
 from adaptlab.engine.items.digits import listed_places
 from adaptlab.engine.items.items import Items, spans
 from adaptlab.engine.items.other_answers import OtherAnswers, other_answers
@@ -163,7 +164,7 @@ class Texts:
         """
         items = self.trained(records, is_full=is_full)
         if self.choices is None and self.own is None and self.requests is None:
-            return items
+            return self._with_others(items, records)
         if self.requests is not None and self.labels is None:
             return self._in_windows(items, self.requests, records)
         assert self.labels is not None
@@ -181,6 +182,27 @@ class Texts:
             labels=self.labels[records],
             alone=self._alone(words),
         )
+
+    def _with_others(self, items: Items, records: Int[Tensor, "S B"]) -> Items:
+        """Return items with their further right answers, if any has one.
+
+        Those without room behind the prompt cannot be given.
+        """
+        if self.others is None or len(records) > 1:
+            return items
+        rooms: list[int] = self.room(records[0]).tolist()
+        each = [
+            [answer for answer in self.others.of_record(record) if len(answer) <= room]
+            for record, room in zip(records[0].tolist(), rooms, strict=True)
+        ]
+        answers = [torch.tensor(answer) for some in each for answer in some]
+        if not answers:
+            return items
+        owners = torch.arange(len(each)).repeat_interleave(torch.tensor([*map(len, each)]))
+        lengths = torch.tensor([*map(len, answers)]).unsqueeze(0)
+        padded = torch.nn.utils.rnn.pad_sequence(answers, batch_first=True).unsqueeze(0)
+        others = self._with_answer(records[:, owners], padded, lengths, is_full=False)
+        return AcceptedItems(*members_of(items), others=others, owners=owners)
 
     def _compared(
         self, items: Items, requests: ItemRequests, records: Int[Tensor, "1 B"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from adaptlab.engine.items.accepted import AcceptedItems
 from adaptlab.engine.items.items import Answer, Items
 from adaptlab.engine.items.passages import PassageItems
 from adaptlab.engine.items.requests import RequestItems
@@ -151,7 +152,7 @@ def moved(items: Items, device: torch.device) -> Items:
     """Return items on a device."""
     if device.type == "cpu":
         return items
-    if isinstance(items, RequestItems | PassageItems):
+    if isinstance(items, AcceptedItems | RequestItems | PassageItems):
         return items.on(device)
     there = items.each(lambda tensor: tensor.to(device))
     if isinstance(there, ChoiceItems) and there.choices is not None:

@@ -148,9 +148,11 @@ def _decoded(
     """
     logits = decoding.logits
     right = lifted(decoding.items.right(logits, decoding.answer), len(told))
+    # What is right by a further answer is decoded, because that may be any of several.
+    known = lifted(Items.right(decoding.items, logits), len(told))
     if task.answer_judge() is not None:
-        right = torch.zeros_like(right)  # an answer can go on behind its tokens
-    for row, answers in zip(told, decoding.told(logits.argmax(-1), right), strict=True):
+        known = torch.zeros_like(known)  # an answer can go on behind its tokens
+    for row, answers in zip(told, decoding.told(logits.argmax(-1), known), strict=True):
         for place, tokens in zip(decoding.places.tolist(), answers, strict=True):
             row[place] = tokens
     if task.answer_judge() is not None:

@@ -21,6 +21,7 @@ from adaptlab.engine.models.plan import Plan
 from adaptlab.plugins.metric import METRICS, Metric, measured_on
 from adaptlab.plugins.registry import as_json
 from adaptlab.plugins.task import Task
+from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.events import Evaluation, Measure, MetricFloor, ReplicateResult
 from adaptlab.runs.item_statistics import as_text, packed
 from adaptlab.statistics.scores import best_floor
@@ -152,8 +153,11 @@ def _signature(task: Task, metric: Metric) -> str:
     """Return the signature of a metric on a task.
 
     Where a loss is divided by bytes, it matters whether the token that ends an answer adds to it.
+    Of several right answers, exact match beside the metric once read the first only.
     """
     signature = metric.signature()
+    if isinstance(task, TextTask) and task.accepts_several():
+        signature += "|any right answer"
     if metric.needs == "likelihood_of_text" and item_texts(task).end is None:
         return f"{signature}|without end tokens"
     return signature
