@@ -184,3 +184,9 @@ def test_a_job_has_them_and_the_server_accepts_it(metric: str, tmp_path: Path) -
     measures = [event.evaluation.measures[0] for event in told.of(Evaluated)]
     assert {one.signature for one in measures} == {f"{kind.signature()}|any right answer"}
     assert all(one.floor is not None and one.floor.value > 0 for one in measures)
+
+
+def test_all_right_answers_are_shown(data: Stored) -> None:
+    for metric in ("text_match", "exact_match"):
+        (shown, *_) = item_texts(data.task(TASK | {"metric": metric})).shown(1)
+        assert " | " in shown.expected.text

@@ -392,7 +392,7 @@ def _names_splits(field: FieldFacts) -> bool:
 
 
 def _is_label(field: FieldFacts, records: int) -> bool:
-    if field.answers is not None and field.name.lower() not in LABELS:
+    if field.answers and field.answers.most > 1 and field.name.lower() not in LABELS:
         return False  # several of a list's members can be right
     values = labels_of(field)
     return (

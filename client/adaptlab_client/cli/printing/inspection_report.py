@@ -39,7 +39,7 @@ def print_inspection(report: Inspection) -> None:
     print()
     for field in report.fields:
         _print_conversations(field, report)
-        _print_answers(field)
+        _print_answers(field, report)
         _print_values(field, report)
     if report.copies:
         verb = "is a copy" if report.copies == 1 else "are copies"
@@ -115,9 +115,9 @@ def _print_conversations(field: FieldReport, report: Inspection) -> None:
     )
 
 
-def _print_answers(field: FieldReport) -> None:
+def _print_answers(field: FieldReport, report: Inspection) -> None:
     """Print the figures of a field with several right answers."""
-    if figures := field.answers:
+    if report.roles and field.name == report.roles.answer and (figures := field.answers):
         without = f", {figures.unanswered:,} records without one" if figures.unanswered else ""
         say_wrapped(f"{field.name}: up to {figures.most:,} accepted answers per record{without}.")
 

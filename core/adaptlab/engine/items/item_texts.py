@@ -20,6 +20,9 @@ from adaptlab.plugins.text_task import TextTask
 from adaptlab.runs.events import AnswerText, ShownItem
 from adaptlab.runs.reported_answers import answer_excerpt, prompt_excerpt, question_excerpt
 
+BETWEEN = " | "
+"""Between the right answers of an item."""
+
 
 class ItemTexts(ABC):
     """The texts of the first items of one split of a task.
@@ -171,10 +174,9 @@ class _OfRecords(ItemTexts):
         if self._choices:
             assert texts.labels is not None
             expected = self.choice(place, int(texts.labels[record]))
-        elif targets := self.targets(place):
-            expected = answer_excerpt(targets[0])
         else:
-            expected = self.answer(without_end(tokens[asked:], self.end))
+            first = self.targets(place) or (self.written(without_end(tokens[asked:], self.end)),)
+            expected = answer_excerpt(BETWEEN.join(dict.fromkeys((*first, *self.others(place)))))
         return ShownItem(
             item=place,
             line=record + 1,
