@@ -451,3 +451,13 @@ def test_what_was_only_asked_is_not_in_the_audit_log(admin: TestClient, sessions
         actions = session.scalars(select(AuditEntry.action)).all()
     assert "preview_new_job" not in actions
     assert "submit_job" in actions
+
+
+@pytest.mark.parametrize("path", [NEW, "/studies/new"])
+def test_every_choice_is_offered_once(admin: TestClient, path: str) -> None:
+    """A script compares what is chosen with what the page came with."""
+    lists = re.findall(r"<select[^>]*>(.*?)</select>", admin.get(path).text, re.DOTALL)
+    assert lists
+    for one in lists:
+        values = re.findall(r'<option value="([^"]*)"', one)
+        assert len(values) == len({*values})

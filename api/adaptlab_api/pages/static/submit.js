@@ -136,11 +136,8 @@
 
   if (form.dataset.address) keep();
   if (!form.dataset.address && history.state?.typed) comeBack(history.state.typed);
-  // The browser restored the typed text, or the user typed before this script ran. A preview would
-  // replace the messages of a page that answered a form: it fetches nothing from a hub.
-  else window.addEventListener("pageshow", (event) => {
-    if ((event.persisted || !form.dataset.address) && !isAsItCame()) ask();
-  });
+  // The browser restored the typed text, or the user typed before this script ran.
+  else window.addEventListener("pageshow", () => { if (!isAsItCame()) ask(); });
 
   // The clipboard needs TLS or localhost; otherwise the text is selected.
   async function copy(button) {

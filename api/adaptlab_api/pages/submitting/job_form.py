@@ -180,7 +180,7 @@ def chosen_section(what: str, at: str, chosen: Callable[[str], str], note: str) 
         f"{at}/name",
         what.capitalize(),
         "choice",
-        choices=tuple(one for one in (*listed(), name) if one and one not in known),
+        choices=tuple(dict.fromkeys(one for one in (*listed(), name) if one and one not in known)),
         grouped=grouped,
         required=True,
         hint="each is described under “Methods” and in the documentation",

@@ -84,7 +84,7 @@ def in_small() -> Recipe:
         notes={
             "quick": f"{NOTE}Four rates over three decades, five seeds. 70 minutes on two cores.",
             "small": f"{NOTE}Five rates in factors of three around the best of `quick`, and five "
-            "other seeds. Some hours on two cores.",
+            "other seeds. 80 minutes on two cores.",
         },
     )
 
