@@ -14,6 +14,7 @@ from tests.making import BASE, a_base_model
 
 from adaptlab_answers.comparisons import ComparisonProgress
 from adaptlab_client import Client, InvalidRequest, NotFound, WaitTimedOut
+from adaptlab_client.cli.commands import compare
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 
 Sessions = sessionmaker[Session]
@@ -168,6 +169,16 @@ def test_a_comparison_at_the_command_line(invoke: Invoke, study: str) -> None:
     ):
         assert text in everything, text
         assert text not in short
+
+
+def test_many_changes_of_old_skills_are_one_line(
+    invoke: Invoke, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MOST_CHANGES", 0)
+    short = " ".join(invoke("compare", study).stdout.split())
+    assert "The base's own tasks change by" in short
+    assert "before and after" not in short
+    assert "before and after" in invoke("compare", study, "--all-pairs").stdout
 
 
 def test_what_is_missing_stands_above_the_table(

@@ -9,7 +9,7 @@ from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.file_reading import TITLES, Reading
 from adaptlab.records.label_cleaning import missing_of, writings_of
 from adaptlab.text.fitting import LABELS, Roles, possible_labels, scales_of
-from adaptlab.text.unread_answers import is_tagged, several_labels
+from adaptlab.text.unread_answers import several_labels, tags_of_words
 from adaptlab.values import Value
 
 MOST_NAMED = 6
@@ -98,14 +98,14 @@ def _of_answers(facts: RecordsFacts, roles: Roles | None) -> Iterator[FileFindin
             "a column with yes and no for each label, and study one column."
         )
         yield FileFinding(code="several_labels", detail=detail)
-    if tags := is_tagged(facts.names()):
-        detail = f"{tags} has a tag for every word. No task gives tags to words."
+    if tags := tags_of_words(facts.names()):
+        detail = f"{tags} has a tag for every word. No task tags words."
         yield FileFinding(code="tagged_words", detail=detail)
     elif roles is None:
         for name in scales_of(facts):
             detail = (
-                f"{name} has more different numbers than labels may have. No task predicts a "
-                "number on a scale: write a column with classes, such as low and high."
+                f"{name} has too many different numbers to be labels. No task predicts a number on "
+                "a scale: write a column with classes, such as low and high."
             )
             yield FileFinding(code="scale", detail=detail)
     if (
@@ -117,7 +117,7 @@ def _of_answers(facts: RecordsFacts, roles: Roles | None) -> Iterator[FileFindin
     used = {roles.answer, roles.text, *roles.read, *roles.choices.values()}
     if others := [one.name for one in possible_labels(facts) if one.name not in used]:
         verb = "is" if len(others) == 1 else "are"
-        detail = f"{listed(others[:MOST_NAMED])} {verb} not read, and could be the label instead."
+        detail = f"{listed(others)} {verb} not read, and could be the label instead."
         yield FileFinding(code="other_label", detail=detail)
 
 

@@ -145,7 +145,7 @@ class _Field:
             self._conversations = None
         if self._pictures is not None and not self._pictures.add(value):
             self._pictures = None
-        if self._answers is not None and not self._answers.add(value):
+        if self._answers is not None and not self._answers.add(value, size):
             self._answers = None
         if self._values is None:
             self._buckets[bucket_of(value)] += 1
@@ -240,20 +240,28 @@ class _Answers:
         self._most = self._answers = self._bytes = self._longest = 0
         self._lists = self._unanswered = 0
 
-    def add(self, value: str) -> bool:
-        """Add a value; return False if it holds no right answers."""
+    def add(self, value: str, size: int) -> bool:
+        """Add a value of so many bytes; return False if it holds no answers."""
+        begin = value.lstrip()[:1]
+        if begin in ("[", "{"):
+            return self._add_list(value)
+        self._unanswered += not begin
+        self._answers += bool(begin)
+        self._bytes += size if begin else 0
+        if begin and size > self._longest:
+            self._longest = size
+        return True
+
+    def _add_list(self, value: str) -> bool:
         texts = texts_listed(value)
-        self._lists += bool(texts)
-        if texts == () or not value.strip():
-            self._unanswered += 1
-            return True
+        if not texts:
+            self._unanswered += texts is not None
+            return texts is not None
         try:
-            answers = accepted_in(value, "list")
+            sizes = [*map(_bytes_of, accepted_in(value, "list"))]
         except NotAnswers:
             return False
-        if texts is None and value.lstrip().startswith("["):
-            return False
-        sizes = [*map(_bytes_of, answers)]
+        self._lists += 1
         self._most = max(self._most, len(sizes))
         self._answers += len(sizes)
         self._bytes += sum(sizes)

@@ -45,8 +45,8 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     unless `decoding` says otherwise; perplexity and bits per byte, of which the lowest is the best,
     follow from the right answers.
 
-    If records have several right answers, training and the shown items have the first one, and
-    exact match and metrics that compare answers any of them.
+    If records have several right answers, training has the first one, and exact match and metrics
+    that compare answers any of them.
     """
 
     title: ClassVar[str] = "Text completion"

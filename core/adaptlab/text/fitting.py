@@ -23,7 +23,7 @@ from adaptlab.text.fields_together import (
 )
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 from adaptlab.text.template import LONGEST_WORD, literal
-from adaptlab.text.unread_answers import SCALES, is_tagged, several_labels
+from adaptlab.text.unread_answers import SCALES, several_labels, tags_of_words
 from adaptlab.values import Value
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent")
@@ -107,7 +107,7 @@ def roles_of(facts: RecordsFacts) -> Roles | None:
         for field in facts.fields
         if field.name != split and not several_labels(field)
     }
-    if is_tagged(facts.names()):
+    if tags_of_words(facts.names()):
         return None
     if chat := next((name for name, field in fields.items() if _is_chat(field)), None):
         return Roles(task="chat_completion", text=chat, answer=chat, split=split)

@@ -43,7 +43,7 @@ def several_labels(field: FieldFacts) -> Mapping[str, int]:
     return {}
 
 
-def is_tagged(names: Iterable[str]) -> str | None:
+def tags_of_words(names: Iterable[str]) -> str | None:
     """Return the field with a tag for every word, None if there is none."""
     written = {name.lower(): name for name in names}
     if not any(name in written for name in _WORDS):

@@ -438,10 +438,7 @@ def _after(cursor: Cursor) -> tuple[str, int]:
     return cursor.key, cursor.row()
 
 
-_KEPT_OF_FIELDS = {
-    "name", "longest", "empty", "total_bytes", "conversations", "pictures", "missed_forms",
-    "answers",
-}  # fmt: skip
+_COLUMNS_OF_THEIR_OWN = {"values", "buckets"}
 
 
 def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:
@@ -449,7 +446,7 @@ def records_columns(facts: RecordsFacts) -> Mapping[str, Any]:
     return {
         "records": facts.records,
         "copies": facts.copies,
-        "fields": [field.model_dump(include=_KEPT_OF_FIELDS) for field in facts.fields],
+        "fields": [field.model_dump(exclude=_COLUMNS_OF_THEIR_OWN) for field in facts.fields],
         "field_values": [
             None if field.values is None else [value.model_dump() for value in field.values]
             for field in facts.fields

@@ -3,7 +3,7 @@
 The gate checks that a form was sent from this server, as for every change with a cookie.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from adaptlab.errors import AdaptlabError, InvalidSpec
 from adaptlab.reproductions.claim import Preset
 from adaptlab.reproductions.recipe_study import RecipeRequest
 from adaptlab.studies.study_drafts import DraftBase, NoDraft
+from adaptlab.values import Value
 from adaptlab_api.answers.problems import status_of
 from adaptlab_api.answers.state import Resources
 from adaptlab_api.limits.auditing import noted, unaudited
@@ -147,31 +148,28 @@ def asking(
 AskingDep = Annotated[Asking, Depends(asking)]
 
 
-# Before the dependencies with a unit of work, which would be open while the request waits.
-async def _missing_for_job(
-    request: Request,
-    principal: PrincipalDep,
-    rights: AccessDep,
-    opened: ResourcesDep,
-    fields: FieldsDep,
-) -> AdaptlabError | None:
-    def draft(session: Session) -> Draft:
-        return _typed_job(asking(request, session, principal, rights, opened), fields)
+def _missing(
+    typed_in: Callable[[Asking, Mapping[str, Sequence[str]]], Draft],
+    spec_of: Callable[[Draft], Value],
+) -> Callable[..., Awaitable[AdaptlabError | None]]:
+    """Return a FastAPI dependency: what a form names on the hub and is not here.
 
-    return await missing_of_hub(request, draft, job_spec)
+    It comes before those with a unit of work, which would be open while the request waits.
+    """
 
+    async def missing(
+        request: Request,
+        principal: PrincipalDep,
+        rights: AccessDep,
+        opened: ResourcesDep,
+        fields: FieldsDep,
+    ) -> AdaptlabError | None:
+        def draft(session: Session) -> Draft:
+            return typed_in(asking(request, session, principal, rights, opened), fields)
 
-async def _missing_for_study(
-    request: Request,
-    principal: PrincipalDep,
-    rights: AccessDep,
-    opened: ResourcesDep,
-    fields: FieldsDep,
-) -> AdaptlabError | None:
-    def draft(session: Session) -> Draft:
-        return _typed_study(asking(request, session, principal, rights, opened), fields)
+        return await missing_of_hub(request, draft, spec_of)
 
-    return await missing_of_hub(request, draft, study_spec)
+    return missing
 
 
 def routers(renderer: Renderer) -> tuple[APIRouter, ...]:
@@ -217,7 +215,7 @@ def new_job_routes(renderer: Renderer) -> APIRouter:
     @router.post("")
     @needs("submitter")
     def submit_job(
-        missing: Annotated[AdaptlabError | None, Depends(_missing_for_job)],
+        missing: Annotated[AdaptlabError | None, Depends(_missing(_typed_job, job_spec))],
         asked: AskingDep,
         _: SubmitterDep,
         fields: FieldsDep,
@@ -282,7 +280,7 @@ def new_study_routes(renderer: Renderer) -> APIRouter:
     @router.post("")
     @needs("submitter")
     def submit_study(
-        missing: Annotated[AdaptlabError | None, Depends(_missing_for_study)],
+        missing: Annotated[AdaptlabError | None, Depends(_missing(_typed_study, study_spec))],
         asked: AskingDep,
         _: SubmitterDep,
         fields: FieldsDep,
