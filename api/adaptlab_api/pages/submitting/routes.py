@@ -152,7 +152,7 @@ def _missing(
     typed_in: Callable[[Asking, Mapping[str, Sequence[str]]], Draft],
     spec_of: Callable[[Draft], Value],
 ) -> Callable[..., Awaitable[AdaptlabError | None]]:
-    """Return a FastAPI dependency: what a form names on the hub and is not here.
+    """Return a dependency that waits for what a form names on the hub.
 
     It comes before those with a unit of work, which would be open while the request waits.
     """
