@@ -5,7 +5,7 @@ from tests.core.scoring import drawn
 
 from adaptlab.comparisons.comparability import SettingDifference
 from adaptlab.comparisons.comparison import Comparison, compare
-from adaptlab.comparisons.report import Report, report_lines, report_of
+from adaptlab.comparisons.report import Report, SeenSeeds, report_lines, report_of
 from adaptlab.statistics import Scores
 
 MOST_WORDS, MOST_LINES, WIDTH = 40, 25, 80
@@ -138,3 +138,13 @@ def test_a_risk_without_failures_is_not_named_where_all_seeds_failed() -> None:
     assert not any("none here did" in note for note in report.notes)
     _, report = found(row("lora", [0.9] * 5, 1), row("ia3", [0.0] * 5, 2))
     assert any("none here did" in note for note in report.notes)
+
+
+def test_seeds_of_other_jobs_are_those_of_the_method_and_not_of_the_row() -> None:
+    """The row is named by its user, and the other jobs adapt other sites."""
+    comparison = compare("sort_descending", [row("LoRA on the MLP", [0.9] * 5, 1)])
+    (cell,) = comparison.cells
+    assert cell.leader is not None
+    seen = [SeenSeeds(label=cell.leader, method="lora", family="minigpt", failing=3, seeds=412)]
+    report = report_of(comparison, cell, moved={}, seen=seen)
+    assert report.notes[-1].endswith("In other jobs here, LoRA failed on 3 of 412 seeds (minigpt).")

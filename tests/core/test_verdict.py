@@ -88,6 +88,29 @@ def test_methods_that_compute_the_same_are_one_candidate() -> None:
     assert cell.best == ("lora",)
 
 
+@pytest.mark.parametrize(
+    ("leader", "other", "best"),
+    [
+        # Ordered by the tests, while the lowest and the highest seeds overlap.
+        (
+            [0.96, 0.82, 0.91, 0.88, 0.89, 0.89, 0.84, 0.89],
+            [0.79, 0.95, 0.83, 0.81, 0.81, 0.79, 0.78, 0.8],
+            ("lora",),
+        ),
+        # Not ordered by the tests, while Student's limits leave 0 out.
+        ([0.9, 0.9, 0.92, 0.9, 0.88], [0.87, 0.9, 0.89, 0.84, 0.82], ("lora", "ia3")),
+    ],
+)
+def test_limits_against_the_leader_agree_with_the_best_set(
+    leader: list[float], other: list[float], best: tuple[str, ...]
+) -> None:
+    cell = cell_of(drawn(leader, method="lora", key=1), drawn(other, method="ia3", key=2))
+    pair = cell.rows[1].against_best
+    assert cell.best == best
+    assert pair is not None
+    assert pair.low < pair.difference < pair.high == 0
+
+
 def test_a_reference_beyond_the_budget_is_shown_and_no_candidate() -> None:
     full = drawn([0.999] * 5, method="full_finetuning", key=1, parameters=52_096)
     full = full.model_copy(update={"is_reference": True})

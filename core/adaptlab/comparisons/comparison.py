@@ -47,9 +47,10 @@ class ComparisonRow(Value):
     """One method in a cell: score, failing seeds, standing and effort.
 
     `against_best` is the difference from the leader of the best set, None for the leader itself,
-    for rows on other items and in a voided comparison. `is_candidate` is false for a reference
-    beyond the budget. `same_as` is the row that computes the same function and counts for both.
-    `rank` is the range of ranks that the ordered pairs leave.
+    for rows on other items and in a voided comparison. Its limits agree with the best set: those of
+    a row in the set contain 0, and those of a row that the leader beats end there. `is_candidate`
+    is false for a reference beyond the budget. `same_as` is the row that computes the same function
+    and counts for both. `rank` is the range of ranks that the ordered pairs leave.
     """
 
     method: str
@@ -395,7 +396,11 @@ class _Cell:
         leader = self._leading_row
         if leader is None or leader is row or not can_pair(row, leader):
             return None
-        return self.table.pair(row, leader, of_leaders(self.table.level, len(self.set.best)))
+        level = of_leaders(self.table.level, len(self.set.best))
+        pair = self.table.pair(row, leader, level)
+        if row.label in self.best:
+            return pair.with_zero()
+        return pair.up_to_zero() if self.set.beats(leader.label, row.label) else pair
 
     def _more_seeds(self, rows: Sequence[ComparisonRow]) -> int | None:
         """Return the seeds that should tell the open methods apart, if any can."""

@@ -11,7 +11,7 @@ from typing import Literal
 from adaptlab.comparisons.comparison import Comparison, ComparisonCell, ComparisonRow
 from adaptlab.comparisons.method_classes import Standing
 from adaptlab.comparisons.metric_order import MetricRow
-from adaptlab.comparisons.row_names import RowNames, row_titles
+from adaptlab.comparisons.row_names import RowNames, method_in_sentence, row_titles
 from adaptlab.figures import counted, limited_points, listed, percent
 from adaptlab.plugins.metric import METRICS, lowest_is_best
 from adaptlab.plugins.sizing import PARAMETERS, in_units
@@ -51,10 +51,11 @@ class SeenSeeds(Value):
     """Earlier seeds of the method in row `label` on models of one family.
 
     They are those of other jobs of the project, on any task. One failed if it diverged or did not
-    beat the floor of its task.
+    beat the floor of its task. `method` is None in reports of earlier versions.
     """
 
     label: str
+    method: str | None = None
     family: str
     failing: int
     seeds: int
@@ -253,7 +254,7 @@ def _elsewhere(cell: ComparisonCell, seen: Sequence[SeenSeeds]) -> Iterator[str]
     """Yield how often the leader failed in other jobs, if it was seen there."""
     for other in seen:
         if other.label == cell.leader:
-            name = RowNames(cell.rows).of(other.label)
+            name = method_in_sentence(other.method or other.label)
             yield (
                 f"In other jobs here, {name} failed on {other.failing:,} of {other.seeds:,} seeds "
                 f"({other.family})."

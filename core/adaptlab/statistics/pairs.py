@@ -48,6 +48,19 @@ class PairedDifference(Value):
         """The limits in the order of the metric's values."""
         return (self.high, self.low) if lowest_is_best(self.metric) else (self.low, self.high)
 
+    def with_zero(self) -> "PairedDifference":
+        """Return the difference with limits widened to 0: no order is shown."""
+        return self.model_copy(update={"low": min(self.low, 0.0), "high": max(self.high, 0.0)})
+
+    def up_to_zero(self) -> "PairedDifference":
+        """Return the difference with limits that end at 0: the second is shown to beat the first.
+
+        If the seeds of one beat the other's more often than not, the median difference is above 0.
+        The tests of that are another evidence than the limits, so without this one may say what the
+        other does not.
+        """
+        return self.model_copy(update={"high": min(self.high, max(self.difference, 0.0))})
+
 
 def paired_difference(
     first: Scores,

@@ -39,7 +39,10 @@ def _seen(session: Session, table: ComparedTable) -> Iterator[SeenSeeds]:
     failed = _failed(_seeds(session, own, set(kinds.values())))
     for label, kind in kinds.items():
         if seen := failed.get(kind):
-            yield SeenSeeds(label=label, family=kind[1], failing=sum(seen), seeds=len(seen))
+            method, family = kind
+            yield SeenSeeds(
+                label=label, method=method, family=family, failing=sum(seen), seeds=len(seen)
+            )
 
 
 def _kind(job: ScoredJob) -> Kind | None:
