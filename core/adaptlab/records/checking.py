@@ -20,7 +20,6 @@ from adaptlab.records.record import LONGEST_FIELD_NAME, MOST_FIELDS, FieldName, 
 
 _FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KINDS: Mapping[type, str] = {type(None): "null", list: "a list", dict: "an object"}
 _MOST_BITS = 4096
 """Limit of a whole number; Python refuses to write those of more than 4,300 digits."""
 
@@ -46,22 +45,29 @@ class RecordChecker:
         self.fields = tuple(names)
 
     def checked(self, place: int, values: Mapping[str, object]) -> Record:
-        """Return the record with these values; raise `NotARecord` if it is none."""
+        """Return the record with these values; raise `NotARecord` if it is none.
+
+        A missing field is empty, unless all are missing.
+        """
         if not self.fields:
             self.begin(place, tuple(values))
-        if len(values) != len(self.fields) or not all(name in values for name in self.fields):
+        present = sum(name in values for name in self.fields)
+        if not present or present < len(values):
             raise self._other_fields(place, values)
-        return {name: _text(place, name, values[name]) for name in self.fields}
+        return {name: _text(place, name, values.get(name)) for name in self.fields}
 
     def _other_fields(self, place: int, values: Mapping[str, object]) -> NotARecord:
-        missing = [name for name in self.fields if name not in values]
-        if missing:
-            code, what = "missing_field", f"{_names(missing)} missing"
-        else:
-            extra = [name for name in values if name not in self.fields]
-            code, what = "unknown_field", f"{_names(extra)} not in the first record"
-        listed = ", ".join(map(repr, self.fields))
-        return NotARecord(place, code, what, f"Give every record the same fields: {listed}.")
+        if not values:
+            what, advice = "the record has no fields", "Leave it out."
+            return NotARecord(place, "missing_field", what, advice)
+        extra = [name for name in values if name not in self.fields]
+        return NotARecord(
+            place,
+            "unknown_field",
+            f"{_names(extra)} not in the first record",
+            f"Name only its fields, {', '.join(map(repr, self.fields))}, or give the first record "
+            "all fields; they may be empty.",
+        )
 
 
 def checked_records(
@@ -103,13 +109,16 @@ def _check_name(place: int, position: int, name: str) -> None:
 def _text(place: int, field: str, value: object) -> str:
     """Return a value as text.
 
-    Numbers, `true` and `false` are as Python and JSON write them, and a conversation is canonical.
-    A list of such values is written as a list of texts.
+    Numbers, `true` and `false` are as Python and JSON write them, null is empty, and a conversation
+    is canonical. A list of such values is written as a list of texts, an object or another list as
+    JSON.
     """
     if is_meant_as_conversation(value):
         return _conversation(place, field, cast("list[object]", value))
     value = published(value)
     match value:
+        case None:
+            return ""
         case str():
             _check_text(place, field, value)
             return value
@@ -122,17 +131,33 @@ def _text(place: int, field: str, value: object) -> str:
             return str(value)
         case float() if math.isfinite(value):
             return repr(value)
+        case dict() | list():
+            return _nested(place, field, cast("object", value))
         case int() | float():
-            kind = "a number that is too large or not finite"
+            what = "a number that is too large or not finite"
         case _:
-            kind = _KINDS.get(type(value), "neither text nor a number")
-    raise NotARecord(
+            what = "no value of JSON"
+    raise _wrong_value(place, field, what)
+
+
+def _wrong_value(place: int, field: str, what: str) -> NotARecord:
+    return NotARecord(
         place,
         "wrong_value",
-        f"the value of {field!r} is {kind}",
-        "Give a text, a number, true or false, a list of these, or a list of messages with role "
-        "and content; an empty text where there is no value.",
+        f"the value of {field!r} is {what}",
+        "Give a text, a number, true, false or null, a list or an object of these, or a list of "
+        "messages with role and content.",
     )
+
+
+def _nested(place: int, field: str, value: object) -> str:
+    """Return an object, or a list that holds others, as JSON."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _wrong_value(place, field, "nested too deeply, or has no value of JSON") from error
+    _check_text(place, field, text)
+    return text
 
 
 def _is_plain(members: Sequence[object]) -> bool:
