@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from itertools import repeat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adaptlab.errors import BadDataset, InvalidSpec
-from adaptlab.records.buckets import bucket_of
+from adaptlab.records.buckets import bucket_of, normalised
 from adaptlab.records.content import read_content
 from adaptlab.records.facts import RecordsFacts
 from adaptlab.records.gathering import Gatherer
@@ -73,6 +75,22 @@ def test_values_are_counted_one_by_one_if_they_are_few(count: int):
 def test_long_values_are_not_counted_one_by_one():
     assert gathered([{"a": "x" * 256}])[1].fields[0].values is not None
     assert gathered([{"a": "y"}, {"a": "x" * 257}])[1].fields[0].values is None
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_facts_do_not_depend_on_how_many_records_are_looked_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+):
+    texts = ["a 1", "Süß 2", "", " ", '["x", "y"]', "[]", "####", "x" * 257, "x" * 5000, "{}", "12"]
+    records = [{"text": f"{n} {n % 90}", "any": texts[n % len(texts)]} for n in range(3000)]
+    facts = gathered(records)
+    monkeypatch.setattr("adaptlab.records.gathering._RECORDS_AT_ONCE", at_once)
+    assert gathered(records) == facts
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_texts_of_ascii_are_normalised_like_others(text: str):
+    assert normalised(f"{text} é").removesuffix("é").strip() in ("", normalised(text))
 
 
 # Limits

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptlab.figures import counted
-from adaptlab.records.gathering import Gatherer
+from adaptlab.records.gathering import CanonicalLines
 from adaptlab.records.pictures import MOST_SIDE, picture_text
 from adaptlab.text.splitting import NAMES_OF_SPLITS
 
@@ -89,7 +89,9 @@ def image_records(path: Path, size: Size | None, *, grey: bool = False) -> Gener
     with tempfile.TemporaryDirectory(prefix="adaptlab-") as folder:
         target = Path(folder) / "records.jsonl"
         with target.open("wb") as lines:
-            lines.writelines(Gatherer(path.name).lines(_records(found, size, grey=grey or is_grey)))
+            lines.writelines(
+                CanonicalLines(path.name).lines(_records(found, size, grey=grey or is_grey))
+            )
         yield target
 
 

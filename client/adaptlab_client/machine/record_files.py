@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from adaptlab.records.file_forms import FileForm
 from adaptlab.records.file_reading import Reading, ReadingOptions
-from adaptlab.records.gathering import Gatherer
+from adaptlab.records.gathering import CanonicalLines
 from adaptlab.records.reading import reading_of_file, records_of
 from adaptlab.records.record import LONGEST_LINE, Record
 from adaptlab.text.cleaning import whole_reading
@@ -50,7 +50,7 @@ def canonical(path: Path, reading: Reading) -> Generator[Path]:
         target = Path(folder) / "records.jsonl"
         with target.open("wb") as lines:
             records = (placed.record for placed in records_of(path, reading, path.name))
-            lines.writelines(Gatherer(path.name).lines(records))
+            lines.writelines(CanonicalLines(path.name).lines(records))
         yield target
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
@@ -54,8 +54,9 @@ def marked_number_in(text: str) -> Decimal | None:
 
 
 def _number_words(text: str) -> list[str]:
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    plain = plain.translate(_SIGNS_OF_MONEY)
+    if text.isascii():
+        return _LOOKS_LIKE_NUMBER.findall(text.replace("$", ""))
+    plain = unicodedata.normalize("NFKC", text).translate(_SIGNS_OF_MONEY)
     return _LOOKS_LIKE_NUMBER.findall(plain)
 
 
@@ -141,6 +142,12 @@ LONGEST_CHECKED = 4096
 """Characters of a value above which it is not checked: it is no answer."""
 
 
-def has_form(value: str, form: AnswerForm) -> bool:
-    """Return True if a value has a form, or is too long to be an answer."""
-    return len(value) > LONGEST_CHECKED or FORMS[form].has(value)
+def first_without(values: Sequence[str], form: AnswerForm) -> int | None:
+    """Return the place of the first value without a form, None if all have it.
+
+    A value that is too long to be an answer has every form.
+    """
+    has = FORMS[form].has
+    return next(
+        (at for at, one in enumerate(values) if len(one) <= LONGEST_CHECKED and not has(one)), None
+    )

@@ -30,6 +30,7 @@ _MOST_KEPT = 2**16
 """Limit of the code points that are remembered, some 5 MB."""
 
 _KEPT = _Kept()
+_KEPT_ASCII = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(128)
 
 
 def normalised(value: str) -> str:
@@ -39,6 +40,9 @@ def normalised(value: str) -> str:
     compatible forms alone become equal.
     If nothing would remain, it is the text without spaces at its ends.
     """
+    if value.isascii():  # the same, in half of the time
+        words = value.lower().encode().translate(_KEPT_ASCII).split()
+        return b" ".join(words).decode() or value.strip()
     folded = unicodedata.normalize("NFKC", value).casefold()
     return " ".join(folded.translate(_KEPT).split()) or value.strip()
 

@@ -29,6 +29,7 @@ class RecordChecker:
 
     def __init__(self) -> None:
         self.fields: tuple[str, ...] = ()
+        self._names: frozenset[str] = frozenset()
 
     def begin(self, place: int, names: Sequence[str]) -> None:
         """Take the names of the fields; raise `NotARecord` if they cannot be used."""
@@ -43,6 +44,7 @@ class RecordChecker:
                 raise NotARecord(place, "field_twice", what, "Rename or remove one of them.")
             _check_name(place, position, name)
         self.fields = tuple(names)
+        self._names = frozenset(names)
 
     def checked(self, place: int, values: Mapping[str, object]) -> Record:
         """Return the record with these values; raise `NotARecord` if it is none.
@@ -51,10 +53,14 @@ class RecordChecker:
         """
         if not self.fields:
             self.begin(place, tuple(values))
-        present = sum(name in values for name in self.fields)
-        if not present or present < len(values):
+        if not values or not values.keys() <= self._names:
             raise self._other_fields(place, values)
-        return {name: _text(place, name, values.get(name)) for name in self.fields}
+        return {
+            name: value
+            if type(value := values.get(name)) is str and value.isascii() and "\0" not in value
+            else _text(place, name, value)  # most values are such texts, and need none of its tests
+            for name in self.fields
+        }
 
     def _other_fields(self, place: int, values: Mapping[str, object]) -> NotARecord:
         if not values:

@@ -1,14 +1,15 @@
 """The canonical content of records, and the facts about it, in one pass."""
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from adaptlab.errors import InvalidSpec, Problem
 from adaptlab.records.accepted_answers import NotAnswers, accepted_in, texts_listed
-from adaptlab.records.answer_forms import FORMS, AnswerForm, has_form
+from adaptlab.records.answer_forms import FORMS, AnswerForm, first_without
 from adaptlab.records.buckets import BUCKETS, bucket_of
 from adaptlab.records.conversations import conversation_in
 from adaptlab.records.facts import (
@@ -33,20 +34,20 @@ from adaptlab.records.record import (
     canonical_line,
 )
 
-_HASH_BYTES = 16
+_HASH_BYTES = 8
+"""Of 2 million records, two have one hash by chance in one of 10 million datasets."""
+_RECORDS_AT_ONCE, _BYTES_AT_ONCE = 2048, 2**20
+_MAY_BE_JSON = re.compile(r"\s*[\[{]")
 
 
-class Gatherer:
-    """Facts about records that are added one by one.
+class CanonicalLines:
+    """The canonical lines of records within the limits of a dataset.
 
-    All records have the same fields in the same order, as those of `read_records` have. It keeps
-    16 bytes per record.
+    All records have the same fields in the same order, as those of `read_records` have.
     """
 
     def __init__(self, pointer: str = "/upload") -> None:
         self._pointer = pointer
-        self._fields: dict[str, _Field] = {}
-        self._hashes = bytearray()
         self._content = hashlib.sha256()
         self.records = 0
         self.size_bytes = 0
@@ -73,28 +74,12 @@ class Gatherer:
         self.size_bytes += len(line)
         self._check(len(line) - 1)
         self._content.update(line)
-        self._hashes += hashlib.blake2b(line, digest_size=_HASH_BYTES).digest()
-        if not self._fields:
-            self._fields = {name: _Field() for name in record}
-        for field, value in zip(self._fields.values(), record.values(), strict=True):
-            field.add(value)
         return line
 
     @property
     def digest(self) -> str:
         """The SHA-256 of the canonical content so far."""
         return self._content.hexdigest()
-
-    def facts(self, name: str, digest: str) -> RecordsFacts:
-        """Return the facts about the records added so far."""
-        fields = tuple(field.facts(title) for title, field in self._fields.items())
-        return RecordsFacts(
-            name=name,
-            digest=digest,
-            records=self.records,
-            copies=self.records - _distinct(self._hashes),
-            fields=fields,
-        )
 
     def _check(self, length: int) -> None:
         if length > LONGEST_LINE:
@@ -117,6 +102,53 @@ class Gatherer:
         return InvalidSpec(Problem(self._pointer, code, detail))
 
 
+class Gatherer(CanonicalLines):
+    """Facts about records that are added one by one.
+
+    It keeps 8 bytes per record, and the last records: the values of a field are looked at many at
+    once, which takes a third of the time.
+    """
+
+    def __init__(self, pointer: str = "/upload") -> None:
+        super().__init__(pointer)
+        self._fields: dict[str, _Field] = {}
+        self._hashes = bytearray()
+        self._last: list[Record] = []
+        self._last_until = 0
+
+    def add(self, record: Record) -> bytes:
+        """Add a record and return its canonical line, as `CanonicalLines.add` does."""
+        line = super().add(record)
+        self._hashes += hashlib.blake2b(line, digest_size=_HASH_BYTES).digest()
+        self._last.append(record)
+        if len(self._last) >= _RECORDS_AT_ONCE or self.size_bytes > self._last_until:
+            self._add_last()
+        return line
+
+    def _add_last(self) -> None:
+        """Add the values of the last records to the facts of their fields."""
+        if not self._last:
+            return
+        self._fields = self._fields or {name: _Field() for name in self._last[0]}
+        columns = zip(*(one.values() for one in self._last), strict=True)
+        for field, values in zip(self._fields.values(), columns, strict=True):
+            field.add(values)
+        self._last.clear()
+        self._last_until = self.size_bytes + _BYTES_AT_ONCE
+
+    def facts(self, name: str, digest: str) -> RecordsFacts:
+        """Return the facts about the records added so far."""
+        self._add_last()
+        fields = tuple(field.facts(title) for title, field in self._fields.items())
+        return RecordsFacts(
+            name=name,
+            digest=digest,
+            records=self.records,
+            copies=self.records - _distinct(self._hashes),
+            fields=fields,
+        )
+
+
 class _Field:
     """Facts about one field, as its values are added."""
 
@@ -133,35 +165,36 @@ class _Field:
         self._pictures: _Pictures | None = _Pictures()
         self._answers: _Answers | None = _Answers()
 
-    def add(self, value: str) -> None:
-        """Add the value of one record."""
-        size = _bytes_of(value)
-        self._longest = max(self._longest, size)
-        self._bytes += size
-        self._records += 1
-        self._forms = [form for form in self._forms if self._has(value, form)]
-        self._empty += not value.strip()
-        if self._conversations is not None and not self._conversations.add(value):
+    def add(self, values: Sequence[str]) -> None:
+        """Add the values of records, in their order."""
+        sizes = _sizes_of(values)
+        self._longest = max(self._longest, *sizes)
+        self._bytes += sum(sizes)
+        self._forms = [form for form in self._forms if self._have(values, form)]
+        self._records += len(values)
+        self._empty += sum(not value.strip() for value in values)
+        if self._conversations is not None and not all(map(self._conversations.add, values)):
             self._conversations = None
-        if self._pictures is not None and not self._pictures.add(value):
+        if self._pictures is not None and not all(map(self._pictures.add, values)):
             self._pictures = None
-        if self._answers is not None and not self._answers.add(value, size):
+        if self._answers is not None and not self._answers.add_all(values, sizes):
             self._answers = None
+        counted = Counter(values)
         if self._values is None:
-            self._buckets[bucket_of(value)] += 1
+            _add_to(self._buckets, counted)
             return
-        self._values[value] += 1
-        if self._values[value] == 1:
-            self._signs += len(value)
-        if len(value) > LONGEST_VALUE or self._are_too_many(len(self._values)):
+        self._signs += sum(map(len, counted.keys() - self._values.keys()))
+        self._values.update(counted)
+        if max(map(len, counted)) > LONGEST_VALUE or self._are_too_many(len(self._values)):
             self._buckets = self._all_buckets()
             self._values = None
 
-    def _has(self, value: str, form: AnswerForm) -> bool:
-        """Return True if a value has a form; otherwise note its record."""
-        if has_form(value, form):
+    def _have(self, values: Sequence[str], form: AnswerForm) -> bool:
+        """Return True if all values have a form; otherwise note the first without."""
+        without = first_without(values, form)
+        if without is None:
             return True
-        self._missed[form] = self._records
+        self._missed[form] = self._records + without + 1
         return False
 
     def _are_too_many(self, values: int) -> bool:
@@ -195,8 +228,7 @@ class _Field:
     def _all_buckets(self) -> list[int]:
         """Return the buckets with those of the values that are counted one by one."""
         buckets = list(self._buckets)
-        for value, count in (self._values or {}).items():
-            buckets[bucket_of(value)] += count
+        _add_to(buckets, self._values or {})
         return buckets
 
 
@@ -240,8 +272,16 @@ class _Answers:
         self._most = self._answers = self._bytes = self._longest = 0
         self._lists = self._unanswered = 0
 
-    def add(self, value: str, size: int) -> bool:
-        """Add a value of so many bytes; return False if it holds no answers."""
+    def add_all(self, values: Sequence[str], sizes: Sequence[int]) -> bool:
+        """Add values of so many bytes; return False if one holds no answers."""
+        if not all(map(str.strip, values)) or any(map(_MAY_BE_JSON.match, values)):
+            return all(map(self._add, values, sizes))
+        self._answers += len(values)
+        self._bytes += sum(sizes)
+        self._longest = max(self._longest, *sizes)
+        return True
+
+    def _add(self, value: str, size: int) -> bool:
         begin = value.lstrip()[:1]
         if begin in ("[", "{"):
             return self._add_list(value)
@@ -317,14 +357,20 @@ def _size_of(value: str) -> PictureSize | None:
         return None
 
 
+def _add_to(buckets: list[int], values: Mapping[str, int]) -> None:
+    for value, count in values.items():
+        buckets[bucket_of(value)] += count
+
+
+def _sizes_of(values: Sequence[str]) -> list[int]:
+    return [*map(len if "".join(values).isascii() else _bytes_of, values)]
+
+
 def _bytes_of(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode())
 
 
 def _distinct(hashes: bytearray) -> int:
     """Return how many of the hashes differ."""
-    pairs = np.frombuffer(bytes(hashes), np.uint64).reshape(-1, 2)
-    if not len(pairs):
-        return 0
-    ordered = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-    return 1 + int((ordered[1:] != ordered[:-1]).any(axis=1).sum())
+    ordered = np.sort(np.frombuffer(hashes, np.uint64))
+    return int(bool(len(ordered))) + int((ordered[1:] != ordered[:-1]).sum())

@@ -39,35 +39,37 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[Line]:
     number, rest = 1, bytearray()
     for piece in pieces:
         *ended, last = piece.split(b"\n")
-        for end in ended:
-            rest += end
-            _check_length(number, len(rest))
-            yield Line(number, bytes(rest))
-            number += 1
+        if rest and ended:
+            ended[0] = bytes(rest + ended[0])
             rest.clear()
+        for content in ended:
+            if len(content) > LONGEST_LINE:
+                raise _too_long(number)
+            yield Line(number, content)
+            number += 1
         rest += last
-        _check_length(number, len(rest))
+        if len(rest) > LONGEST_LINE:
+            raise _too_long(number)
     if rest:
         yield Line(number, bytes(rest), is_ended=False)
 
 
 def without_mark(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield the lines, the first one without a byte order mark."""
-    for line in lines:
-        if line.number == 1:
-            line = line._replace(content=line.content.removeprefix(BYTE_ORDER_MARK))
-        yield line
+    following = iter(lines)
+    for first in following:
+        yield first._replace(content=first.content.removeprefix(BYTE_ORDER_MARK))
+        yield from following
 
 
-def _check_length(number: int, length: int) -> None:
-    if length > LONGEST_LINE:
-        raise NotARecord(
-            number,
-            "line_too_long",
-            f"the line has more than {LONGEST_LINE:,} bytes",
-            "Shorten its values, and end each line with a line feed.",
-            is_final=True,
-        )
+def _too_long(number: int) -> NotARecord:
+    return NotARecord(
+        number,
+        "line_too_long",
+        f"the line has more than {LONGEST_LINE:,} bytes",
+        "Shorten its values, and end each line with a line feed.",
+        is_final=True,
+    )
 
 
 class BlankLines:
