@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
-from tests.making import a_base_model, a_token
+from tests.making import a_base_model
 
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_services.comparisons import comparison_runs
@@ -151,23 +151,6 @@ def test_jobs_are_compared(api: TestClient, sessions: Sessions) -> None:
     assert api.get("/v1/comparison").status_code == 422
     nobody = "00000000-0000-4000-8000-000000000000"
     assert api.get("/v1/comparison", params={"job": [nobody]}).status_code == 404
-
-
-def test_readers_may_look_and_nobody_else(
-    anonymous: TestClient, sessions: Sessions, study: str
-) -> None:
-    def asked(token: str) -> int:
-        return anonymous.get(study, headers={"Authorization": f"Bearer {token}"}).status_code
-
-    with sessions.begin() as session:
-        reader = a_token(session, "eve", ["read"])
-        worker = a_token(session, "slurm", ["worker"])
-    assert (asked(reader), asked(worker), asked("al_no")) == (200, 403, 401)
-
-
-def test_an_unknown_study_is_not_found(api: TestClient) -> None:
-    answer = api.get("/v1/studies/nobody/comparison")
-    assert (answer.status_code, answer.json()["type"].endswith("not-found")) == (404, True)
 
 
 def test_a_comparison_that_takes_longer_is_waited_for(
