@@ -1,4 +1,4 @@
-"""Runs of methods with demonstrations, held against what the server accepts."""
+"""Runs with demonstrations, held against what the server accepts."""
 
 from pathlib import Path
 
