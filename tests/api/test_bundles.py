@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.measured import PLACE, a_study
-from tests.api.people import person
 from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known
 from tests.making import a_base_model
 
@@ -253,15 +252,6 @@ def test_text_of_others_is_no_markup(api: TestClient, sessions: Sessions) -> Non
     assert "=1\\|\\<b\\>\\`x\\`\\[a\\](b)" in text
     assert label not in text
     assert lines(archive, "scores")[1]["method"] == f"'{label}"
-
-
-@pytest.mark.usefixtures("answer")
-def test_a_stranger_has_no_bundle(shared_api: TestClient, shared_sessions: Sessions) -> None:
-    study = shared_api.get("/v1/studies/small").json()["id"]
-    stranger = person(shared_sessions, "stranger", {"elsewhere": "admin"})
-    for name in ("small", study):
-        answer = shared_api.get(f"/v1/studies/{name}/bundle", headers=stranger)
-        assert answer.status_code == 404, answer.text
 
 
 @pytest.mark.long("long trainings")

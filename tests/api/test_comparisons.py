@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study, as_known, run_all
-from tests.making import a_base_model, a_token
+from tests.comparing import ENOUGH_BASES, Run, a_measured_study, as_known, run_all
+from tests.making import a_base_model
 
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab_services.comparisons import comparison_runs
@@ -54,18 +54,6 @@ def test_a_study_is_compared(shared_api: TestClient, shared_study: str) -> None:
     assert cell["best"] == ["frozen", "prefix_tuning at 64", "lora at 64"]
     assert table["reports"][1]["headline"].startswith("At up to 64 trained parameters, LoRA (100")
     assert cell["rows"][3]["score"]["mean"] == 1.0
-
-
-def test_a_diagnosis_names_the_run_that_is_missing(
-    shared_api: TestClient, shared_study: str
-) -> None:
-    (table,) = shared_api.get(shared_study).json()["tables"]
-    assert {d["diagnosis"]["cause"] for d in table["diagnoses"]} == {"undecided"}
-    prefix = table["diagnoses"][0]["diagnosis"]
-    assert any("pinned attention" in one for one in prefix["missing"])
-    assert "pinned_finetuning" in [one["name"] for one in prefix["next_run"]["controls"]]
-    assert prefix["next_run_text"].startswith("To decide it, train ")
-    assert prefix["minutes"] > 0
 
 
 def test_a_comparison_is_the_same_by_name_and_is_not_sent_twice(
@@ -130,44 +118,6 @@ def test_missing_scores_and_warnings_are_in_the_table(api: TestClient, sessions:
     # What a spreadsheet would compute is a text.
     assert lora["method"] == "'=HYPERLINK(1)"
     assert "diverged" in lora["text"]
-
-
-def test_jobs_are_compared(api: TestClient, sessions: Sessions) -> None:
-    with sessions.begin() as session:
-        base = a_base_model(session, contents=ENOUGH_BASES)
-    asked = ({"method": "lora", "budget": 64}, {"method": "frozen", "budget": {}, "tuning": {}})
-    made = [api.post("/v1/jobs", json=a_measured_job(**one)).json()["id"] for one in asked]
-    run_all(sessions, as_known)
-    answer = api.get("/v1/comparison", params={"job": made})
-    assert answer.status_code == 200, answer.text
-    (table,) = answer.json()["tables"]
-    assert [row["label"] for row in table["comparison"]["cells"][0]["rows"]] == [
-        "lora at 64", "frozen",
-    ]  # fmt: skip
-    assert "study" not in answer.json()
-    refused = api.get("/v1/comparison", params={"job": [str(base)]})
-    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/query/job")
-    assert api.get("/v1/comparison", params={"job": ["x"]}).status_code == 404
-    assert api.get("/v1/comparison").status_code == 422
-    nobody = "00000000-0000-4000-8000-000000000000"
-    assert api.get("/v1/comparison", params={"job": [nobody]}).status_code == 404
-
-
-def test_readers_may_look_and_nobody_else(
-    anonymous: TestClient, sessions: Sessions, study: str
-) -> None:
-    def asked(token: str) -> int:
-        return anonymous.get(study, headers={"Authorization": f"Bearer {token}"}).status_code
-
-    with sessions.begin() as session:
-        reader = a_token(session, "eve", ["read"])
-        worker = a_token(session, "slurm", ["worker"])
-    assert (asked(reader), asked(worker), asked("al_no")) == (200, 403, 401)
-
-
-def test_an_unknown_study_is_not_found(api: TestClient) -> None:
-    answer = api.get("/v1/studies/nobody/comparison")
-    assert (answer.status_code, answer.json()["type"].endswith("not-found")) == (404, True)
 
 
 def test_a_comparison_that_takes_longer_is_waited_for(

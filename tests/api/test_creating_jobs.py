@@ -273,16 +273,6 @@ def test_a_preview_stores_nothing_and_is_what_would_be_stored(
     assert created["resolved_spec"] == said["resolved_spec"]
 
 
-def test_a_task_that_cannot_be_demonstrated_is_refused_by_its_pointer(
-    api: TestClient, base: None
-) -> None:
-    document = an_adapt_document(method={"name": "in_context"}, budget={})
-    answer = api.post("/v1/jobs?validate_only=true", json=document)
-    assert answer.status_code == 422
-    (fault,) = answer.json()["errors"]
-    assert (fault["pointer"], fault["code"]) == ("/task", "nothing_to_demonstrate")
-
-
 def test_a_preview_has_the_budget_an_estimate_and_a_warning_where_nobody_works(
     api: TestClient, base: None
 ) -> None:
@@ -325,20 +315,6 @@ def test_a_header_is_no_parameter(api: TestClient, base: None, sessions: Session
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["allowed"] == ["project", "validate_only"]
     assert jobs_stored(sessions) == before
-
-
-def test_the_same_key_and_body_is_the_same_job(
-    api: TestClient, base: None, sessions: Sessions
-) -> None:
-    before = jobs_stored(sessions)
-    key = {"Idempotency-Key": "slurm-4711"}
-    first = api.post("/v1/jobs", json=an_adapt_document(), headers=key)
-    again = api.post("/v1/jobs", json=an_adapt_document(), headers=key)
-    assert (first.status_code, again.status_code) == (201, 200)
-    assert "idempotency-replayed" not in first.headers
-    assert again.headers["idempotency-replayed"] == "true"
-    assert again.json()["id"] == first.json()["id"]
-    assert jobs_stored(sessions) == before + 1
 
 
 def test_the_same_key_with_another_body_is_refused(
@@ -397,19 +373,6 @@ def test_pretraining_jobs_of_one_name_at_the_same_time_are_one(
     with ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(create, range(8)))
     assert sorted(statuses) == [201] + [409] * 7
-    assert jobs_stored(sessions) == 1
-
-
-def test_an_infeasible_budget_names_the_nearest(api: TestClient, sessions: Sessions) -> None:
-    family = {"name": "minigpt", "width": 96, "layers": 1, "heads": 1}
-    api.post("/v1/jobs", json=a_pretrain_document(family=family))
-    answer = api.post("/v1/jobs", json=an_adapt_document(budget=50))
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    (fault,) = answer.json()["errors"]
-    assert fault["pointer"] == "/budget/trainable_parameters"
-    assert fault["code"] == "infeasible_budget"
-    assert fault["nearest"] == [96]
     assert jobs_stored(sessions) == 1
 
 

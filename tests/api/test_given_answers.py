@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.api.people import person
 from tests.making import (
     a_base_model,
     a_claim,
@@ -18,7 +17,6 @@ from tests.making import (
 )
 
 from adaptlab.runs import events
-from adaptlab_services.people.access import DEFAULT_PROJECT
 
 Sessions = sessionmaker[Session]
 
@@ -118,21 +116,6 @@ def test_a_job_is_compared_with_another_by_a_short_id(shared_api: TestClient, jo
         f"{job}/answers", params={"with": "00000000-0000-0000-0000-000000000001"}
     )
     assert unknown.status_code == 404
-
-
-def test_jobs_of_other_projects_are_not_found(
-    shared_api: TestClient, shared_sessions: Sessions, job: str
-) -> None:
-    with shared_sessions.begin() as session:
-        hidden = a_job(session, project="hidden")
-    header = person(shared_sessions, "eve", {DEFAULT_PROJECT: "reader"}, ("read",))
-    assert shared_api.get(f"{job}/answers", headers=header).status_code == 200
-    for address, parameters in (
-        (f"/v1/jobs/{hidden}/answers", {}),
-        (f"{job}/answers", {"with": str(hidden)}),
-    ):
-        answer = shared_api.get(address, params=parameters, headers=header)
-        assert answer.status_code == 404, answer.text
 
 
 def test_a_job_without_answers_has_an_empty_page(

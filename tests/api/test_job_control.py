@@ -4,24 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy.orm import Session, sessionmaker
 from tests.making import a_claim, an_adapt_document
 
 from adaptlab_api.app import create_app
 from adaptlab_services.leases.leases import DatabaseLedger
 from adaptlab_services.settings import Settings
 
-Sessions = sessionmaker[Session]
 PROBLEM = "application/problem+json"
-
-
-def test_a_queued_job_is_paused_and_resumed(api: TestClient, job: str) -> None:
-    paused = [api.post(f"{job}/pause") for _ in range(2)]
-    assert [(one.status_code, one.json()["state"]) for one in paused] == [(200, "paused")] * 2
-    assert paused[0].json()["reason"] == "paused_by_user"
-    resumed = [api.post(f"{job}/resume") for _ in range(2)]
-    assert [(one.status_code, one.json()["state"]) for one in resumed] == [(200, "queued")] * 2
-    assert resumed[0].json()["reason"] is None
 
 
 def test_the_worker_of_a_running_job_is_asked_to_save_and_stop(

@@ -53,24 +53,6 @@ def other(anonymous: TestClient, sessions: Sessions) -> Cluster:
 # --- what goes on between claim and end -----------------------------------------------------------
 
 
-def test_a_job_is_taken_with_its_base_and_kept_by_heartbeats(
-    cluster: Cluster, sessions: Sessions
-) -> None:
-    assert cluster.claim().status_code == 204
-    with sessions.begin() as session:
-        a_base_model(session)
-        job_id = a_job(session)
-    lease = cluster.claimed()
-    assert (lease.job_id, lease.attempt, lease.inputs.resume) == (job_id, 1, None)
-    assert str(job(sessions, job_id).worker_id) == cluster.id
-    fetched = cluster.get(
-        f"/v1/leases/{lease.id}/artifacts/{lease.inputs.bases[0].sha256}", attempt=1
-    )
-    assert fetched.content == b"weights of seed 0"
-    beat = cluster.under(lease, "heartbeat", {"step": 3})
-    assert beat.json() == {"command": "continue"}
-
-
 def test_what_is_recorded_and_ended_twice_is_stored_once(
     cluster: Cluster, sessions: Sessions
 ) -> None:
@@ -96,35 +78,6 @@ def test_what_is_recorded_and_ended_twice_is_stored_once(
         assert session.scalars(kept).one() == sha256
     assert job(sessions, job_id).state == "succeeded"
     assert cluster.post(f"/v1/workers/{cluster.id}/goodbye").status_code == 204
-
-
-def test_the_end_of_a_base_model_rings_for_the_jobs_that_wait(
-    cluster: Cluster, sessions: Sessions
-) -> None:
-    with sessions.begin() as session:
-        a_base_model(session, state="queued")
-        a_job(session, state="waiting")
-    lease = cluster.claimed()
-    cluster.keep_checkpoints(lease)
-    assert cluster.under(lease, "end", {"outcome": "succeeded"}).json() == {"queues": ["cpu"]}
-    assert cluster.claim().status_code == 201
-
-
-def test_a_cancelled_job_is_told_by_the_heartbeat(cluster: Cluster, sessions: Sessions) -> None:
-    job_id = new_job(sessions)
-    lease = cluster.claimed()
-    change(sessions, job_id, cancel_requested_at=func.clock_timestamp())
-    assert cluster.under(lease, "heartbeat", {"step": 0}).json() == {"command": "stop"}
-    assert cluster.under(lease, "end", {"outcome": "stopped"}).status_code == 200
-    assert job(sessions, job_id).state == "cancelled"
-
-
-def test_a_claim_whose_answer_was_lost_is_had_again(cluster: Cluster, sessions: Sessions) -> None:
-    new_job(sessions)
-    name = uuid4()
-    first, again = cluster.claim(name), cluster.claim(name)
-    assert first.status_code == again.status_code == 201
-    assert first.json() == again.json()
 
 
 # --- whose lease it is ----------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from adaptlab_api.doors.gate import SESSION_COOKIE
 from adaptlab_db.tables import AuditEntry
 
 Sessions = sessionmaker[Session]
-Header = Mapping[str, str]
 
 
 def days_left(token: Mapping[str, Any]) -> float:
@@ -30,18 +29,6 @@ def test_a_token_is_shown_once(api: TestClient) -> None:
     assert days_left(made.json()) == pytest.approx(90, abs=0.1)
     assert made.headers["cache-control"] == "no-store"
     assert made.json()["token"] not in api.get("/v1/tokens").text
-
-
-def test_a_token_works_until_it_is_revoked(api: TestClient) -> None:
-    made = api.post("/v1/tokens", json={"name": "script"}).json()
-    header, token_id = bearer(made["token"]), made["id"]
-    assert api.get("/v1/jobs", headers=header).status_code == 200
-    (listed,) = [one for one in api.get("/v1/tokens").json()["data"] if one["id"] == token_id]
-    assert listed["state"] == "valid"
-    assert listed["last_used_at"] is not None
-    assert api.post(f"/v1/tokens/{token_id}/revoke").json()["state"] == "revoked"
-    assert api.get("/v1/jobs", headers=header).status_code == 401
-    assert api.post(f"/v1/tokens/{token_id}/revoke").json()["state"] == "revoked"
 
 
 ASKED: list[Any] = [
@@ -70,45 +57,6 @@ def test_nobody_makes_more_of_a_token_than_they_have(
         assert anonymous.post("/v1/tokens", json=asked, headers=header).status_code == status
 
 
-def test_the_scopes_of_a_new_token_are_those_of_the_old_at_most(
-    anonymous: TestClient, sessions: Sessions
-) -> None:
-    header = somebody(sessions, "asker", "admin", "read")
-    more = anonymous.post("/v1/tokens", json={"name": "more"}, headers=header)
-    assert more.status_code == 403
-    same = anonymous.post("/v1/tokens", json={"name": "same", "scopes": ["read"]}, headers=header)
-    assert same.status_code == 201
-    document = a_pretrain_document()
-    submitted = anonymous.post("/v1/jobs", json=document, headers=bearer(same.json()["token"]))
-    assert submitted.status_code == 403
-
-
-def test_a_token_of_one_project_makes_no_wider_one(
-    anonymous: TestClient, sessions: Sessions
-) -> None:
-    header = somebody(sessions, "asker")
-    narrow = {"name": "narrow", "project": "default"}
-    made = anonymous.post("/v1/tokens", json=narrow, headers=header).json()
-    again = anonymous.post("/v1/tokens", json={"name": "again"}, headers=bearer(made["token"]))
-    assert again.json()["project"] == "default"
-
-
-def test_the_tokens_of_others_are_as_if_they_were_not_there(
-    api: TestClient, sessions: Sessions
-) -> None:
-    header = somebody(sessions, "asker")
-    of_admin = api.get("/v1/tokens?user=ada").json()["data"][0]["id"]
-    for token_id in (of_admin, 987654):
-        answer = api.post(f"/v1/tokens/{token_id}/revoke", headers=header)
-        assert answer.status_code == 404
-    assert {one["user"] for one in api.get("/v1/tokens", headers=header).json()["data"]} == {
-        "asker"
-    }
-    assert api.get("/v1/tokens?user=ada", headers=header).json()["data"] == []
-    assert {one["user"] for one in api.get("/v1/tokens").json()["data"]} == {"ada", "asker"}
-    assert api.get("/v1/jobs").status_code == 200
-
-
 def test_a_user_is_created_once_and_can_be_shut_out_and_let_in(api: TestClient) -> None:
     assert api.post("/v1/users", json={"name": "bert"}).status_code == 201
     assert api.post("/v1/users", json={"name": "bert"}).status_code == 409
@@ -121,22 +69,6 @@ def test_a_user_is_created_once_and_can_be_shut_out_and_let_in(api: TestClient) 
     assert api.get("/v1/me", headers=header).status_code == 200
 
 
-def test_a_member_does_what_their_role_allows(api: TestClient) -> None:
-    api.post("/v1/users", json={"name": "bert"})
-    assert api.post("/v1/projects", json={"name": "vision"}).status_code == 201
-    header = bearer_of_bert(api)
-    assert api.get("/v1/jobs", headers=header).status_code == 403
-    place = "/v1/projects/vision/members/bert"
-    assert api.put(place, json={"role": "submitter"}).json()["role"] == "submitter"
-    made = api.post("/v1/jobs", json=a_pretrain_document(), headers=header)
-    assert (made.status_code, made.json()["project"]) == (201, "vision")
-    assert api.put(place, json={"role": "reader"}).status_code == 200
-    cancelled = api.post(f"/v1/jobs/{made.json()['id']}/cancel", headers=header)
-    assert cancelled.status_code == 403
-    assert api.delete(place).status_code == 204
-    assert api.get(made.headers["location"], headers=header).status_code == 403
-
-
 def bearer_of_bert(api: TestClient) -> dict[str, str]:
     return bearer(api.post("/v1/tokens", json={"name": "first", "user": "bert"}).json()["token"])
 
@@ -144,24 +76,6 @@ def bearer_of_bert(api: TestClient) -> dict[str, str]:
 def test_an_admin_cannot_shut_out_the_last_one(api: TestClient) -> None:
     for changes in ({"is_active": False}, {"is_admin": False}):
         assert api.patch("/v1/users/ada", json=changes).status_code == 409
-
-
-def test_an_admin_of_a_project_says_who_is_in_it_and_in_no_other(
-    anonymous: TestClient, sessions: Sessions
-) -> None:
-    header = somebody(sessions, "asker", "admin")
-    with sessions.begin() as session:
-        a_user(session, "bert")
-        a_project(session, "elsewhere")
-
-    def put(project: str, header: Header) -> int:
-        path = f"/v1/projects/{project}/members/bert"
-        return anonymous.put(path, json={"role": "reader"}, headers=header).status_code
-
-    assert put("default", header) == 200
-    assert put("elsewhere", header) == 404
-    assert put("default", somebody(sessions, "operator", "operator")) == 403
-    assert anonymous.get("/v1/users", headers=header).status_code == 403
 
 
 def test_what_was_done_and_what_was_refused_is_written_down(

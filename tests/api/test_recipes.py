@@ -136,8 +136,3 @@ def test_a_study_of_no_recipe_has_no_report(api: TestClient, sessions: Sessions)
     assert answer.status_code == 404
     assert "not created from a recipe" in answer.json()["detail"]
     assert "There is no study" in api.get("/v1/studies/nobody/report").json()["detail"]
-
-
-def test_who_may_only_read_makes_no_study(anonymous: TestClient) -> None:
-    assert anonymous.get("/v1/recipes").status_code == 401
-    assert anonymous.post("/v1/studies", json=QUICK).status_code == 401

@@ -2,43 +2,7 @@
 
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session, sessionmaker
-from tests.making import a_base_model, a_claim, a_job, a_made_up_ledger, a_pretrain_document
-
-from adaptlab.runs.events import TheoryChecked
-from adaptlab.runs.theory_report import Check
-
-THEOREMS = {"kind": "theory", "checks": [{"name": "theorems", "effort": "small"}]}
-
-
-def test_reports_are_read_where_the_job_says(
-    api: TestClient, sessions: sessionmaker[Session]
-) -> None:
-    answer = api.post("/v1/jobs", json=THEOREMS)
-    assert answer.status_code == 201, answer.text
-    job = answer.json()
-    assert (job["kind"], job["spec"], job["base_model"]) == ("theory", THEOREMS, None)
-    assert api.get(job["links"]["theory"]).json() == {"data": [], "attempt": 0}
-    ledger = a_made_up_ledger(sessions)
-    check = Check.at_least("capacity", "Section 3.", 1, 2, tried=5)
-    ledger.record(a_claim(ledger), [TheoryChecked(place=0, check=check)], {})
-    (told,) = api.get(job["links"]["theory"]).json()["data"]
-    assert told == {
-        "name": "capacity",
-        "claim": "Section 3.",
-        "measured": 1.0,
-        "tolerance": 2.0,
-        "bound": "at least",
-        "verdict": "fails",
-        "details": {"tried": 5},
-    }
-
-
-def test_faults_are_told_by_pointer(api: TestClient) -> None:
-    answer = api.post("/v1/jobs", json={"kind": "theory", "checks": ["theorms"]})
-    assert answer.status_code == 422
-    (fault,) = answer.json()["errors"]
-    assert (fault["pointer"], fault["code"]) == ("/checks/0/name", "unknown_check")
-    assert fault["nearest"] == ["theorems"]
+from tests.making import a_base_model, a_job, a_pretrain_document
 
 
 def test_another_kind_of_job_has_no_reports_and_no_job_is_not_found(api: TestClient) -> None:

@@ -1,7 +1,7 @@
 """Webhooks over HTTP and on their page: who may, which addresses, limits."""
 
 import re
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 import pytest
@@ -188,32 +188,6 @@ def test_a_change_to_a_refused_address_changes_nothing(
     assert (after["url"], after["enabled"]) == (URL, True)
 
 
-@pytest.mark.parametrize(
-    ("address", "is_allowed"),
-    [
-        ("93.184.216.34", True),
-        ("2606:2800:220:1::1", True),
-        ("10.0.0.1", False),
-        ("172.16.0.1", False),
-        ("192.168.1.1", False),
-        ("100.64.0.1", False),
-        ("169.254.169.254", False),
-        ("0.0.0.0", False),
-        ("224.0.0.1", False),
-        ("255.255.255.255", False),
-        ("::", False),
-        ("fc00::1", False),
-        ("ff02::1", False),
-        ("::ffff:10.0.0.1", False),
-        ("64:ff9b::7f00:1", False),
-        ("64:ff9b::5db8:d822", True),
-        ("2002:7f00:1::", False),
-    ],
-)
-def test_public_addresses_alone_are_allowed(address: str, is_allowed: bool) -> None:
-    assert AddressRules().allows(ip_address(address)) is is_allowed
-
-
 def test_an_operator_can_allow_networks_and_http() -> None:
     rules = AddressRules((ip_network("10.1.0.0/16"), ip_network("fd00::/8")), allows_http=True)
     for url in ("http://10.1.2.3/", "http://[fd00::1]/", "http://[::ffff:10.1.2.3]/"):
@@ -276,10 +250,4 @@ def test_the_form_says_what_is_wrong_and_keeps_what_was_typed(
     assert answer.status_code == status
     assert said in answer.text
     assert f'value="{(FORM | changes)["url"]}"' in answer.text
-    assert browser.get("/v1/webhooks").json()["data"] == []
-
-
-def test_another_site_creates_no_webhook(browser: TestClient) -> None:
-    answer = browser.post("/webhooks", data=FORM, headers={"Sec-Fetch-Site": "cross-site"})
-    assert answer.status_code == 403
     assert browser.get("/v1/webhooks").json()["data"] == []

@@ -24,7 +24,7 @@ from adaptlab.bundle.contents import ClaimEvidence, TableEvidence
 from adaptlab.bundle.decision import plain
 from adaptlab.errors import BrokenBundle
 from adaptlab.statistics import Scores
-from adaptlab_client import Client, Conflict, DigestMismatch
+from adaptlab_client import Client, DigestMismatch
 from adaptlab_client.cli.main import application
 from adaptlab_client.resources.bundles import save_bundle
 from adaptlab_client.transport.connection import Connection, Retries
@@ -153,17 +153,6 @@ def test_a_check_for_programs(bundle: Path) -> None:
     assert document["findings"] == []
     assert document["study"]["name"] == "small"
     assert document["claim"]["warnings"][0]["kind"] == "few_seeds"
-
-
-def test_a_study_that_runs_has_no_bundle(
-    client: Client, sessions: sessionmaker[Session], tmp_path: Path
-) -> None:
-    with sessions.begin() as session:
-        a_base_model(session, contents=ENOUGH_BASES)
-    client.studies.create(a_measured_study())
-    with pytest.raises(Conflict, match="Wait until it has ended"):
-        client.studies.bundle("small", tmp_path / "none.zip")
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
 def test_what_arrives_broken_is_not_kept(bundle: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The Python client against the real API on a real database."""
 
-import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Address, Invoke
-from tests.client.finished import CHECKPOINT, a_finished_job
+from tests.client.finished import a_finished_job
 from tests.making import (
     a_base_model,
     a_claim,
@@ -58,53 +57,9 @@ def test_a_job_is_submitted_looked_at_listed_and_cancelled(client: Client, base:
     assert client.jobs.cancel(job.id).terminal
 
 
-def test_a_job_is_paused_resumed_and_made_anew(client: Client, base: None) -> None:
-    job = client.jobs.submit(an_adapt_document())
-    assert client.jobs.pause(job.id).state == "paused"
-    assert client.jobs.resume(job.id).state == "queued"
-    client.jobs.cancel(job.id)
-    anew = client.jobs.retry(job.id)
-    assert (anew.state, anew.retry_of) == ("queued", job.id)
-    assert client.jobs.retry(job.id).id == anew.id
-
-
 def test_a_typed_spec_is_a_spec(client: Client, base: None) -> None:
     assert client.jobs.submit(an_adapt_spec(seeds=1)).kind == "adapt"
     assert [job.kind for job in client.jobs.list(filter="kind = adapt")] == ["adapt"]
-
-
-def test_the_same_key_makes_one_job(client: Client, base: None) -> None:
-    first = client.jobs.submit(an_adapt_document(), idempotency_key="slurm-17")
-    again = client.jobs.submit(an_adapt_document(), idempotency_key="slurm-17")
-    assert first.id == again.id
-    with pytest.raises(errors.InvalidRequest):
-        client.jobs.submit(an_adapt_document(seeds=1), idempotency_key="slurm-17")
-
-
-def test_a_preview_keeps_nothing(client: Client, base: None) -> None:
-    preview = client.jobs.preview(an_adapt_document())
-    assert preview.budget.trainable_parameters == 16
-    assert preview.resolved_spec.seeds == (0, 1)
-    assert list(client.jobs.list(filter="kind = adapt")) == []
-
-
-def test_many_jobs_are_read_page_by_page(client: Client, base: None) -> None:
-    made = [client.jobs.submit(an_adapt_document()).id for _ in range(5)]
-    found = [job.id for job in client.jobs.list(filter="kind = adapt", page_size=2)]
-    assert found == made[::-1]
-
-
-def test_faults_of_a_spec_name_their_place_and_the_nearest_value(
-    client: Client, base: None
-) -> None:
-    with pytest.raises(errors.InvalidRequest) as caught:
-        client.jobs.submit(an_adapt_document(method={"name": "prefix_tunning"}))
-    assert "/method/name" in str(caught.value)
-    assert "prefix_tuning" in str(caught.value)
-    with pytest.raises(errors.InvalidRequest) as caught:
-        client.jobs.submit(an_adapt_document(budget={"trainable_parameters": 5}))
-    assert "infeasible_budget" in caught.value.codes
-    assert "nearest: 8" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -148,31 +103,6 @@ def test_a_name_that_is_taken_is_a_conflict(client: Client, base: None) -> None:
         client.jobs.submit(a_pretrain_document(seeds=1))
 
 
-def test_what_the_server_offers_is_listed(client: Client, base: None) -> None:
-    assert "lora" in [method.name for method in client.methods.list()]
-    assert client.methods.get("lora").size_knob == "rank"
-    assert "properties" in client.methods.get("lora").knobs
-    assert "sort_ascending" in [task.name for task in client.tasks.list()]
-    assert client.families.get("minigpt").title
-    assert [model.name for model in client.base_models.list()] == ["tiny-sort"]
-    assert client.base_models.get("tiny-sort").ready
-    assert client.capabilities().model_dump()
-    assert client.health()
-
-
-def test_a_budget_is_solved_for_every_method(client: Client, base: None) -> None:
-    answer = client.budgets.solve(16, base_model="tiny-sort")
-    solved = {entry.name: entry for entry in answer.data}
-    assert solved["prefix_tuning"].feasible
-    assert not solved["full_finetuning"].feasible
-    assert solved["full_finetuning"].nearest
-    family = {"name": "minigpt", "width": 8, "layers": 1, "heads": 1}
-    alone = client.budgets.solve(
-        {"fraction_of_base": 0.5}, family=family, task="sort_ascending", methods=["lora"]
-    )
-    assert [entry.name for entry in alone.data] == ["lora"]
-
-
 def test_results_come_back(
     client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
 ) -> None:
@@ -193,25 +123,6 @@ def test_results_come_back(
     (recorded,) = client.jobs.attention(job_id, layer=0, head=0)
     assert recorded.summaries[0].learned_mass == 0.5
     np.testing.assert_array_equal(client.jobs.attention_array(job_id, recorded), patterns)
-
-
-def test_checkpoints_are_downloaded_verified_and_resumed(
-    client: Client, sessions: sessionmaker[Session], base: None, tmp_path: Path
-) -> None:
-    job_id, _ = a_finished_job(client, sessions, tmp_path)
-    (checkpoint,) = client.jobs.checkpoints(job_id)
-    assert checkpoint.sha256 == hashlib.sha256(CHECKPOINT).hexdigest()
-    folder = tmp_path / "to"
-    folder.mkdir()
-    path = client.checkpoints.download(checkpoint, str(folder))
-    assert path.read_bytes() == CHECKPOINT
-    (folder / "again.part").write_bytes(CHECKPOINT[: 2**20 + 5])
-    told: list[int] = []
-    client.checkpoints.download(
-        checkpoint.id, folder / "again", report=lambda have, _: told.append(have)
-    )
-    assert (folder / "again").read_bytes() == CHECKPOINT
-    assert told[0] > 2**20 + 5
 
 
 def test_events_are_followed_to_the_end(

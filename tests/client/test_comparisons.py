@@ -13,7 +13,7 @@ from tests.comparing import ENOUGH_BASES, Run, a_measured_job, a_measured_study,
 from tests.making import BASE, a_base_model
 
 from adaptlab_answers.comparisons import ComparisonProgress
-from adaptlab_client import Client, InvalidRequest, NotFound, WaitTimedOut
+from adaptlab_client import Client, WaitTimedOut
 from adaptlab_client.cli.commands import compare
 from adaptlab_services.comparisons.comparison_runs import ComparisonRuns
 
@@ -65,19 +65,6 @@ def test_a_single_best_has_a_corrected_score(
     assert "LoRA (100.0 %) is the best" in invoke("compare", "small").stdout
 
 
-def test_a_comparison_from_python(shared_client: Client, shared_study: str) -> None:
-    found = shared_client.studies.comparison(shared_study)
-    assert (found.study.name, found.study.terminal, found.warnings) == ("small", True, ())
-    (table,) = found.tables
-    assert table.comparison is not None
-    small, large = table.comparison.cells
-    assert (small.best, large.best) == (("lora at 32",), ("lora at 64",))
-    assert small.sentence.startswith("LoRA (75.0 %) is the best")
-    findings = {(v.pair.first, v.pair.second): v.finding for v in small.verdicts}
-    assert findings["full_finetuning", "lora at 32"] == "better"
-    assert findings["frozen", "full_finetuning"] == "worse"
-
-
 def test_an_undecided_diagnosis_has_the_run_that_would_extend_the_study(
     client: Client, study: str
 ) -> None:
@@ -88,15 +75,6 @@ def test_an_undecided_diagnosis_has_the_run_that_would_extend_the_study(
     next_run = table.diagnoses[0].diagnosis.next_run
     assert next_run is not None
     assert client.studies.extend(study, next_run).name == "small"
-
-
-def test_level_and_margin_are_asked_for(shared_client: Client, shared_study: str) -> None:
-    found = shared_client.studies.comparison(shared_study, level=0.8, margin=0.05)
-    assert found.margin == 0.05
-    with pytest.raises(NotFound):
-        shared_client.studies.comparison("nobody")
-    with pytest.raises(InvalidRequest, match="level must be less"):
-        shared_client.studies.comparison(shared_study, level=2)
 
 
 def test_rows_are_those_of_the_servers_table(shared_client: Client, shared_study: str) -> None:

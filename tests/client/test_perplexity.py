@@ -4,8 +4,6 @@ import csv
 import io
 import math
 import statistics
-import zipfile
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -14,10 +12,7 @@ from tests.client.conftest import Invoke
 from tests.comparing import Run, run_all
 from tests.text_studies import BY_PERPLEXITY, PERPLEXITY, RECORDS, a_text_study, measure
 
-from adaptlab.bundle.checking import check_bundle
 from adaptlab.metrics.perplexity import LARGEST_PERPLEXITY
-from adaptlab.runs.events import Measure, MetricFloor
-from adaptlab.specs.spec import ResolvedSpec
 from adaptlab.statistics.distributions import student_quantile
 from adaptlab_client import Client
 from adaptlab_db.tables import StudyPass
@@ -52,19 +47,6 @@ def test_a_comparison_has_it_by_method_and_seed(shared_client: Client, study: st
     assert [[t.validation_metric for t in m.sweep] for m in table.methods] == [[5.0, 4.0]] * 2
 
 
-def test_csv_and_bundle_have_it(shared_client: Client, study: str, tmp_path: Path) -> None:
-    place = shared_client.studies.bundle(study, tmp_path / "texts.zip")
-    assert check_bundle(place).findings == ()
-    with zipfile.ZipFile(place) as archive:
-        of_bundle = archive.read("tables/scores.csv").decode()
-    for text in (shared_client.comparisons.csv(study=study), of_bundle):
-        lines = [*csv.DictReader(io.StringIO(text))]
-        assert [line["metric"] for line in lines] == ["perplexity"] * 2
-        for line in lines:
-            assert float(line["metric_mean"]) == pytest.approx(MEAN)
-            assert float(line["metric_low"]) == pytest.approx(LOW)
-
-
 def test_the_command_line_says_that_lower_is_better(shared_invoke: Invoke, study: str) -> None:
     words = " ".join(shared_invoke("compare", study).stdout.split())
     assert "trained Perplexity 95 %" in words
@@ -83,13 +65,6 @@ def test_replicates_have_a_number_and_no_share(
         line["trial"]: line["validation_metric"] for line in csv.DictReader(io.StringIO(listed))
     }
     assert {trial: float(value) for trial, value in values.items()} == {"0": 5.0, "1": 4.0}
-
-
-def test_jobs_can_be_found_and_sorted_by_it(shared_client: Client, study: str) -> None:
-    found = "metrics.perplexity.mean > 5.999 AND metrics.perplexity.mean < 6.001"
-    assert len([*shared_client.jobs.list(filter=found)]) == 2
-    assert not [*shared_client.jobs.list(filter="metrics.perplexity.mean < 5.9")]
-    assert len([*shared_client.jobs.list(filter="metrics.perplexity.min < 5.001")]) == 2
 
 
 def test_a_loss_that_is_not_finite_counts_as_the_largest(
@@ -132,28 +107,3 @@ def test_a_question_chooses_the_rate_of_the_lowest(client: Client, sessions: Ses
         ("sweep", 0.001, 0.01, 0.1),
         ("evidence", 0.01),
     }
-
-
-def test_pairs_and_diagnoses_are_about_it(client: Client, sessions: Sessions) -> None:
-    """Half of the items are right with every method."""
-    client.datasets.upload_records("reviews", RECORDS)
-    client.studies.create(a_text_study(BY_PERPLEXITY))
-    floor = MetricFloor(value=40.0, kind="base_alone")
-
-    def run_of(spec: ResolvedSpec) -> Run:
-        value = 12.0 if (spec.method or {}).get("name") == "lora" else 39.0
-        measure = Measure(metric="perplexity", value=value, floor=floor)
-        return Run(right=200, figures=lambda seed: {"measures": (measure,)})
-
-    run_all(sessions, run_of)
-    (table,) = client.studies.comparison("texts").tables
-    assert table.comparison is not None
-    (pair,) = table.comparison.cells[0].verdicts
-    assert (pair.pair.metric, abs(pair.pair.difference)) == (
-        "perplexity",
-        pytest.approx(math.log(39 / 12)),
-    )
-    (one,) = table.diagnoses
-    assert one.label == "prefix_tuning at 64"
-    assert "The floor, which needs no training, is 40." in one.diagnosis.reasons
-    assert any("scores 39 on the test items" in reason for reason in one.diagnosis.reasons)

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 from tests.client.conftest import Invoke
-from tests.making import a_base_model, a_study_document
 from tests.reproducing import Run, as_published, run_all
 
 from adaptlab.reproductions.recipe import PublishedScore
 from adaptlab.reproductions.recipe_report import ReportCell
 from adaptlab.specs.spec import ResolvedSpec, ResourcesSpec
 from adaptlab.statistics.intervals import Interval
-from adaptlab_client import Client, InvalidRequest, NotFound
+from adaptlab_client import Client
 from adaptlab_client.reports.recipe_text import beside, percent
 
 Sessions = sessionmaker[Session]
@@ -42,13 +41,6 @@ def published(shared_client: Client, shared_sessions: Sessions) -> str:
     study = shared_client.recipes.run(TABLE_1, seeds=3)
     run_all(shared_sessions, as_published)
     return study.name
-
-
-def test_recipes_are_listed_and_shown(shared_client: Client) -> None:
-    assert TABLE_1 in [one.name for one in shared_client.recipes.list()]
-    recipe = shared_client.recipes.get(TABLE_1)
-    assert recipe.tables[0].rows[0].published[0] == PublishedScore(mean=0.91, spread=0.05)
-    assert [one.preset for one in recipe.presets] == ["quick", "faithful", "fair"]
 
 
 def test_a_recipe_is_run_as_it_is_or_with_changes(client: Client) -> None:
@@ -83,18 +75,6 @@ def test_a_key_makes_one_study_of_a_recipe(client: Client) -> None:
     first = client.recipes.run(TABLE_1, seeds=3, idempotency_key="slurm-1")
     assert client.recipes.run(TABLE_1, seeds=3, idempotency_key="slurm-1") == first
     assert client.recipes.run(TABLE_1, seeds=3).name == f"{STUDY}-2"
-
-
-def test_what_is_not_there_is_said(client: Client, sessions: Sessions) -> None:
-    with pytest.raises(InvalidRequest, match="nearest: petrov2024/table-1"):
-        client.recipes.run("petrov2024/tabel-1")
-    with pytest.raises(NotFound):
-        client.recipes.get("petrov2024/table-11")
-    with sessions.begin() as session:
-        a_base_model(session)
-    client.studies.create(a_study_document())
-    with pytest.raises(NotFound, match="not created from a recipe"):
-        client.studies.report("small")
 
 
 def test_recipes_are_listed_and_shown_by_commands(shared_invoke: Invoke) -> None:

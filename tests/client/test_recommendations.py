@@ -10,7 +10,7 @@ from tests.client.conftest import Invoke
 from tests.comparing import ENOUGH_BASES, Run, a_measured_job, run_all
 from tests.making import BASE, a_base_model
 
-from adaptlab_client import Client, InvalidRequest
+from adaptlab_client import Client
 
 Sessions = sessionmaker[Session]
 TASK = {"name": "sort_descending", "length": 3, "alphabet": 4}
@@ -29,21 +29,6 @@ def measured(client: Client, sessions: Sessions, base: None) -> None:
     """LoRA, of which 80 % is right."""
     client.jobs.submit(a_measured_job(method="lora", budget=64))
     run_all(sessions, lambda _: Run(right=320))
-
-
-def test_from_python(client: Client, measured: None) -> None:
-    found = client.recommendations.ask(
-        TASK, base_model=BASE, budget=64, methods=["lora", "prefix_tuning"]
-    )
-    assert found.recommended is not None
-    assert found.recommended.score.mean == pytest.approx(0.8)
-    assert found.recommended.budget.trainable_parameters == 64
-    job, *_ = found.jobs
-    assert client.jobs.submit(job.spec).state == "queued"
-    slow = client.recommendations.ask(TASK, base_model=BASE, budget=64, max_seconds=3600)
-    assert slow.recommended is not None
-    with pytest.raises(InvalidRequest, match="/base_model"):
-        client.recommendations.ask(TASK, base_model="nobodys", budget=64)
 
 
 def test_from_the_command_line(invoke: Invoke, measured: None) -> None:

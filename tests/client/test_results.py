@@ -5,7 +5,6 @@ import io
 import json
 from pathlib import Path
 
-import duckdb
 import pandas
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
@@ -60,35 +59,6 @@ def test_a_mistake_says_its_column(client: Client) -> None:
         client.results.query("kind = adapt AND metod = lora")
     (fault,) = caught.value.problem.errors
     assert (fault.column, fault.nearest[0]) == (18, "method")
-
-
-def test_groups_heads_and_fields(client: Client, made: dict[str, str]) -> None:
-    groups = client.results.groups(["method"], "kind = adapt")
-    assert [(row["method"], row["mean"]) for row in groups.rows()] == [
-        ("lora", 300 / ITEMS),
-        ("prefix_tuning", 200 / ITEMS),
-    ]
-    heads = client.results.heads("layer = 0 AND relative_deviation = 0.5")
-    assert {row["id"] for row in heads.rows()} == set(made.values())
-    assert "metrics.<name>.<statistic>" in [field.name for field in client.results.fields()]
-    assert "divergence" in [field.name for field in client.results.fields("attention")]
-
-
-def test_files_hold_everything(client: Client, made: dict[str, str], tmp_path: Path) -> None:
-    file = client.results.export(
-        str(tmp_path / "all.parquet"), "kind = adapt", fields=["id", "method"]
-    )
-    rows = duckdb.sql(f"SELECT id, method FROM '{file}'")
-    assert rows is not None
-    assert {method: id for id, method in rows.fetchall()} == made  # noqa: A001 - the column's name
-    curves = client.results.export_curves(str(tmp_path / "c.csv"), "method = lora", format="csv")
-    header, *points = csv.reader(io.StringIO(curves.read_text()))
-    assert header[:4] == ["id", "task", "method", "name"]
-    assert {point[0] for point in points} == {made["lora"]}
-    with pytest.raises(InvalidRequest):
-        client.results.export(tmp_path / "none.parquet", "no")
-    written = {file.name for file in tmp_path.iterdir() if file.is_file()}
-    assert written == {"all.parquet", "c.csv"}
 
 
 def test_the_command_line_lists_results(invoke: Invoke, made: dict[str, str]) -> None:

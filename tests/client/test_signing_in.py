@@ -109,18 +109,6 @@ def test_several_servers_are_kept_apart(home: Path) -> None:
     assert credentials.read(environment).latest == "http://two"
 
 
-def test_a_user_is_put_into_a_project_and_out_of_it(invoke: Invoke, home: Path) -> None:
-    assert invoke("users", "create", "bert").exit_code == 0
-    assert invoke("projects", "create", "vision").exit_code == 0
-    assert invoke("projects", "add", "vision", "bert", "--role", "submitter").exit_code == 0
-    assert "submitter" in invoke("projects", "members", "vision").stdout
-    token = invoke("tokens", "create", "script", "--user", "bert").stdout.strip()
-    mine = invoke("projects", "list", "-o", "id", ADAPTLAB_TOKEN=token)
-    assert mine.stdout.split() == ["vision"]
-    assert invoke("users", "change", "bert", "--inactive").exit_code == 0
-    assert invoke("projects", "remove", "vision", "bert").exit_code == 0
-
-
 def test_a_token_is_printed_alone_and_opens_nothing_when_it_is_revoked(
     invoke: Invoke, home: Path
 ) -> None:
@@ -135,20 +123,6 @@ def test_a_token_is_printed_alone_and_opens_nothing_when_it_is_revoked(
     assert invoke("tokens", "revoke", str(bert["id"])).exit_code == 0
     assert invoke("whoami", ADAPTLAB_TOKEN=token).exit_code == 4
     assert invoke("tokens", "revoke", "no").exit_code == 2
-
-
-def test_the_audit_log_has_the_newest_action_first(invoke: Invoke, home: Path) -> None:
-    invoke("users", "create", "bert")
-    invoke("projects", "create", "vision")
-    invoke("projects", "add", "vision", "bert", "--role", "submitter")
-    invoke("tokens", "create", "script", "--user", "bert")
-    listed = map(json.loads, invoke("tokens", "list", "-o", "jsonl").stdout.splitlines())
-    (bert,) = [entry for entry in listed if entry["user"] == "bert"]
-    invoke("tokens", "revoke", str(bert["id"]))
-    told = invoke("audit", "list", "--actor", "ada", "-o", "jsonl").stdout
-    assert [json.loads(line)["action"] for line in told.splitlines()] == [
-        "revoke_token", "create_token", "put_member", "create_project", "create_user"
-    ]  # fmt: skip
 
 
 def test_a_client_works_in_the_project_that_it_names(

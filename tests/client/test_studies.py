@@ -17,8 +17,7 @@ from tests.making import (
 )
 
 from adaptlab.runs.events import Started
-from adaptlab.studies.study import StudyExtension
-from adaptlab_client import Client, Conflict, InvalidRequest, NotFound, WaitTimedOut
+from adaptlab_client import Client, Conflict, WaitTimedOut
 
 Sessions = sessionmaker[Session]
 SPEC = yaml.safe_dump(a_study_document())
@@ -59,34 +58,9 @@ def test_a_study_from_python(client: Client, sessions: Sessions, base: None) -> 
     assert (ended.succeeded, seen) == (True, ["succeeded"])
 
 
-def test_a_study_is_extended_cloned_and_cancelled_from_python(
-    client: Client, sessions: Sessions, base: None
-) -> None:
-    client.studies.create(a_study_spec())
-    finish(sessions)
-    longer = client.studies.extend("small", StudyExtension(seeds=3))
-    assert longer.jobs == {"queued": 6, "succeeded": 7}
-    assert client.studies.preview_extension("small", {"budgets": [128]}).new_jobs == 2
-    assert len([*client.studies.jobs("small", filter="state = queued", page_size=2)]) == 6
-    clone = client.studies.clone("small", {"name": "other", "seeds": 2})
-    assert clone.jobs == {"succeeded": 7}
-    assert [study.name for study in client.studies.list(page_size=1)] == ["other", "small"]
-    job = longer.cells[-1].jobs[-1]
-    assert [study.name for study in client.studies.list(job=job.id)] == ["small"]
-    assert client.studies.cancel("small").state == "cancelled"
-    with pytest.raises(NotFound):
-        client.studies.get("no/body")
-
-
 def test_a_key_makes_one_study(client: Client, base: None) -> None:
     first = client.studies.create(a_study_document(), idempotency_key="slurm-1")
     assert client.studies.create(a_study_document(), idempotency_key="slurm-1") == first
-
-
-def test_faults_are_pointed_to(client: Client, base: None) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        client.studies.create(a_study_document(methods=["lora", "lorra"]))
-    assert "/methods/1/name" in str(caught.value)
 
 
 def test_a_study_is_planned_from_the_command_line(

@@ -82,6 +82,7 @@ def test_every_declaration_has_its_engine_half():
     assert {family.name for family in SMALL_OF_EACH.values()} == set(FAMILIES.names())
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 def test_declared_allocated_and_solved_counts_are_one(name: str, family: str):
     plan = adaptation(configured(name), family=SMALL[family], base_replicates=2)
@@ -124,6 +125,7 @@ def test_the_optimiser_moves_exactly_the_trained_scalars(name: str, family: str,
 BUDGETS = (300, 1000, 5000)
 
 
+@pytest.mark.long("every combination", but="each")
 @every_pair
 def test_the_solved_size_is_the_largest_within_the_budget(name: str, family: str):
     for budget in BUDGETS:

@@ -199,22 +199,6 @@ def test_virtual_tokens_do_not_hide_what_else_moves_attention(tmp_path: Path):
     assert told.measured > 1e-3
 
 
-def test_equal_rows_share_attention_equally_whatever_the_input(tmp_path: Path):
-    made = bench(tmp_path)
-    made.adapt({"name": "prefix_tuning", "length": 4})
-    made.add(0, prefix_of(made.bases[0], torch.tensor([[2.0, -1.0, 0.5]]).expand(4, 3)))
-    told = made.measure({"name": "prefix_attention", "samples": 20}, {"name": "span"})
-    over = told["attention-over-prefix"]
-    assert floats(over, "gap_by_layer") == pytest.approx((0, 0), abs=1e-12)
-    assert floats(over, "top_share_by_layer") == pytest.approx((0.25, 0.25))
-    assert all(0 < share < 1 for share in floats(over, "prefix_share_by_layer"))
-    span = told["added-part-spans"]
-    assert span.details["mean_effective_rank"] == pytest.approx(1)
-    assert floats(span, "share_of_singular_values") == pytest.approx((1, 0, 0, 0), abs=1e-7)
-    assert floats(span, "effective_rank_by_layer") == pytest.approx((1, 1))
-    assert span.verdict == "holds"
-
-
 def test_attention_over_the_prefix_is_that_of_the_last_token_of_the_question(tmp_path: Path):
     made = bench(tmp_path)
     made.adapt({"name": "prefix_tuning", "length": 3}, seeds=(0, 1))
@@ -286,17 +270,6 @@ def test_prefixes_of_two_tasks_make_clusters_on_every_base(tmp_path: Path):
     assert 0.2 < halves.measured <= halves.tolerance, (
         "no task is bound to a fold, whose centroids would lack it"
     )
-
-
-def test_one_prefix_twice_makes_no_clusters(tmp_path: Path):
-    made = bench(tmp_path)
-    made.adapt({"name": "prefix_tuning", "length": 2}, seeds=(0, 1))
-    same = prefix_of(made.bases[0], torch.tensor([[1.0, 2.0], [0.0, -1.0]]))
-    made.add(0, same)
-    made.add(1, same)
-    after = made.measure({"name": "clusters", "samples": 60})["clusters.after"]
-    assert after.verdict == "fails"
-    assert after.measured <= 0.5
 
 
 def test_a_random_prefix_is_as_large_as_the_trained_one(tmp_path: Path):

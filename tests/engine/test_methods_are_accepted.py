@@ -1,4 +1,4 @@
-"""A whole run of every method, held against what the server accepts."""
+"""Runs with demonstrations, held against what the server accepts."""
 
 from pathlib import Path
 
@@ -14,12 +14,8 @@ from adaptlab.specs.resolve import resolve
 from adaptlab.specs.spec import AdaptSpec
 
 QUERY = {"name": "episodes", "shots": 0, "labels": "fixed", "map_seed": 1}
-NEEDS_CLASSES = "head_only"  # a head is trained on texts or images: tests/engine/test_heads.py
-GIVEN = {
-    "combine": {"parts": [{"name": "prefix_tuning", "length": 2}, {"name": "lora", "rank": 1}]},
-    "exhaustive": {"length": 1},
-}
-ONE_TRIAL = {"frozen", "in_context", "random_prompt", "exhaustive"}
+DEMONSTRATING = [name for name in METHODS.names() if METHODS.get(name).moves_content]
+"""The others are in test_reports.py."""
 
 
 @pytest.fixture(scope="module")
@@ -27,22 +23,20 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[BaseModelFacts, tupl
     return episodes_base(tmp_path_factory.mktemp("base"))
 
 
-@pytest.mark.long("every combination", but=5)
-@pytest.mark.parametrize("name", [name for name in METHODS.names() if name != NEEDS_CLASSES])
+@pytest.mark.parametrize("name", DEMONSTRATING)
 def test_what_a_method_reports_is_accepted(
     name: str, base: tuple[BaseModelFacts, tuple[Path, ...]], tmp_path: Path
 ) -> None:
     facts, files = base
-    method = METHODS.get(name).model_validate({"name": name, **GIVEN.get(name, {})})
+    method = METHODS.get(name).model_validate({"name": name})
     method = method.smallest() if method.size_is_free() else method
     job = {
         "base_model": "base",
         "task": QUERY,
         "method": method.model_dump(mode="json"),
         "training": {"steps": 2, "batch_size": 4},
-        "tuning": {} if name in ONE_TRIAL else {"trials": 2, "validation_samples": 16},
+        "tuning": {} if name == "in_context" else {"trials": 2, "validation_samples": 16},
         "evaluation": {"samples": 16},
-        "capture": {} if method.moves_content else {"attention": {"samples": 1}},
         "seeds": 2,
     }
     spec = resolve(AdaptSpec.model_validate(job), facts)

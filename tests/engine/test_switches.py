@@ -174,6 +174,7 @@ def test_attention_that_is_not_there_cannot_be_captured():
     assert refused.value.problems[0].pointer == "/capture/attention"
 
 
+@pytest.mark.long("every combination", but="each")
 @pytest.mark.parametrize("name", [n for n in ANYWHERE if n != "frozen"])
 @pytest.mark.parametrize("family", [BOTH, NONE, PADDED], ids=["both", "none", "padded"])
 def test_a_method_counts_right_and_changes_the_model_or_is_refused(name: str, family: Family):

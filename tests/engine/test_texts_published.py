@@ -114,6 +114,7 @@ def test_the_base_alone_is_right_where_the_library_is(
     assert outcomes.astype(bool).tolist() == right
 
 
+@pytest.mark.long("every combination", but=2)
 @pytest.mark.parametrize(
     "method", ["lora", "prefix_tuning", "soft_prompt", "ia3", "full_finetuning"]
 )

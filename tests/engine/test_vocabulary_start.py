@@ -112,31 +112,6 @@ def test_a_shorter_one_is_the_beginning_of_a_longer_one(method: dict[str, object
     assert [of[:2] for of in long] == short
 
 
-@every_family
-@each
-@pytest.mark.parametrize("groups", [1, 3], ids=["shared base", "a base per seed"])
-def test_a_replicate_in_a_stack_starts_as_it_does_alone(
-    groups: int, method: dict[str, object], family: str
-):
-    tuning = {"learning_rates": [0.1, 0.2]}
-    plan = adaptation(
-        from_vocabulary(method),
-        family=SMALL_OF_EACH[family],
-        base_replicates=groups,
-        seeds=[4, 5, 6],
-        tuning=tuning,
-    )
-    base = base_tensors(plan, groups)
-    (stack,) = trainables(plan, base).tensors.values()
-    tokens = drawn(base["embed.weight"], stack.detach())
-    assert tokens[0::2] == tokens[1::2], "the trials of a seed start alike"
-    for replicate in range(plan.replicates):
-        group = 0 if groups == 1 else replicate // plan.trials
-        own = {name: tensor[group : group + 1] for name, tensor in base.items()}
-        (alone,) = trainables(single(plan, replicate), own).tensors.values()
-        assert torch.equal(alone[0], stack[replicate])
-
-
 @each
 def test_the_mask_of_a_bidirectional_model_is_no_token(method: dict[str, object]):
     family = SMALL_OF_EACH["minigpt"].model_copy(update={"attention": "bidirectional"})
@@ -289,9 +264,9 @@ def test_where_tokens_would_see_the_content_they_see_each_other_alone():
 
 
 @every_family
-@layered
+@both
 @pytest.mark.parametrize("groups", [1, 3], ids=["shared base", "a base per seed"])
-def test_rows_of_a_layer_start_in_a_stack_as_alone(
+def test_a_replicate_in_a_stack_starts_as_it_does_alone(
     groups: int, method: dict[str, object], family: str
 ):
     tuning = {"learning_rates": [0.1, 0.2]}

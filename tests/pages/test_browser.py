@@ -160,16 +160,6 @@ def test_a_failed_job_says_why(visitor: Visitor, worker: MadeUpWorker):
     expect(notice).to_contain_text("not finite by step 120")
 
 
-def test_a_job_is_cancelled_after_a_question(visitor: Visitor, worker: MadeUpWorker):
-    worker.complete(PRETRAINING, 0.99)
-    job = worker.submit(ADAPTATION)
-    visitor.sign_in()
-    visitor.open_job(job)
-    visitor.agree()
-    visitor.page.get_by_role("button", name="Cancel job").click()
-    expect(visitor.page.locator(".job-head .state")).to_have_text("cancelled")
-
-
 def test_what_is_pressed_stays_until_it_is_let_go(visitor: Visitor, worker: MadeUpWorker):
     page, claim = visitor.page, open_a_run(visitor, worker)
     visitor.agree()

@@ -262,24 +262,6 @@ def of_two_versions(spec: ResolvedSpec) -> Run:
     return Run(right=run.right, code_version="0.2.0") if newer else run
 
 
-def test_unequal_effort_is_a_warning(
-    signed_in: TestClient, sessions: Sessions, admin: Principal
-) -> None:
-    three = submit(sessions, admin, method="lora", budget=64)
-    one = submit(sessions, admin, method="prefix_tuning", budget=64, tuning={"trials": 1})
-    run_all(sessions, ordinary)
-    page = signed_in.get(compare_address(three, one)).text
-    assert "Unequal effort" in page.partition('class="scores"')[0]
-    # Nothing was swept by one of them, and the other's sweep is shown.
-    assert 'id="table-0-0-sweeps"' in page
-
-
-def submit(sessions: Sessions, who: Principal, **changes: object) -> UUID:
-    spec = an_adapt_spec(**a_measured_job(**changes))
-    with sessions.begin() as session:
-        return jobs.create(session, who, spec).job.id
-
-
 def test_a_study_without_scores_says_what_is_to_come(
     signed_in: TestClient, sessions: Sessions, admin: Principal
 ) -> None:

@@ -158,16 +158,6 @@ def test_the_best_set_and_the_standing_of_each_method(five_seeds: StudyCompariso
     assert behind.difference == 0.25
 
 
-def test_pairs_that_differ_or_agree_on_all_seeds(five_seeds: StudyComparisonView) -> None:
-    verdicts = verdicts_of(five_seeds)
-    clear = verdicts["frozen", "full_finetuning"]
-    assert (clear.finding, clear.pair.difference) == ("worse", -1.0)
-    assert verdicts["full_finetuning", "lora at 32"].finding == "better"
-    alike = verdicts["full_finetuning", "lora at 64"]
-    assert (alike.finding, alike.reason) == ("cannot_be_told_apart", "within_margin")
-    assert verdicts["prefix_tuning at 32", "lora at 32"].finding == "worse"
-
-
 def test_a_report_per_budget_is_written_once(five_seeds: StudyComparisonView) -> None:
     small, large = only_table(five_seeds).reports
     assert small.headline.startswith("At up to 32 trained parameters, LoRA (75.0 %) is the best")
@@ -219,27 +209,6 @@ def test_verdicts_have_the_margin_and_the_comparisons_they_correct_for(
     assert behind.margin == 0.01
     # One pair of references, two of them with four rows, and two methods at each of two budgets.
     assert comparison_of(five_seeds).comparisons == 1 + 8 + 2 == behind.comparisons
-
-
-def test_curves_and_the_cheapest_method(five_seeds: StudyComparisonView) -> None:
-    comparison = comparison_of(five_seeds)
-    assert [curve.method for curve in comparison.curves] == ["prefix_tuning", "lora"]
-    cheapest = comparison.cheapest
-    assert cheapest is not None
-    assert cheapest.shown is not None
-    assert (cheapest.reference, cheapest.shown.method, cheapest.shown.parameters) == (
-        "full_finetuning", "lora", 64,
-    )  # fmt: skip
-
-
-def test_level_and_margin_are_as_asked(sessions: Sessions, ada: Principal) -> None:
-    create(sessions, ada, budgets=[64])
-    run_all(sessions, as_known)
-    found = compared(sessions, Strictness(level=0.8, margin=0.3))
-    comparison = only_table(found).comparison
-    assert comparison is not None
-    assert (found.level, comparison.level) == (0.8, 0.8)
-    assert (found.margin, comparison.margin) == (0.3, 0.3)
 
 
 def test_the_effort_and_the_sweep_are_shown(sessions: Sessions, ada: Principal) -> None:
@@ -397,35 +366,6 @@ def test_a_training_that_is_only_longer_voids_no_table(sessions: Sessions, ada: 
     assert unequal.text == "The numbers of steps differ: longer at 64 has 40, the others have 20."
 
 
-def test_a_study_of_references_alone_leaves_reach_open(sessions: Sessions, ada: Principal) -> None:
-    create(sessions, ada, budgets=[64])
-    run_all(sessions, as_known)
-    found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
-    prefix = found["prefix_tuning at 64"]
-    assert prefix.cause == "undecided"
-    for said in ("for 40 steps at rates 0.001 to 3", "pinned attention", "at twice the size"):
-        assert said in prefix.next_run_text
-    assert prefix.next_run is not None
-    extend(sessions, ada, **prefix.next_run)
-
-
-def test_one_layer_makes_prefix_and_soft_prompt_one_piece_of_evidence(
-    sessions: Sessions, ada: Principal
-) -> None:
-    create(sessions, ada, methods=[*METHODS, "soft_prompt"], budgets=[64])
-
-    def known(spec: ResolvedSpec) -> Run:
-        if (spec.method or {}).get("name") == "soft_prompt":
-            return Run(right=300, loss=0.1, validation=0.7)
-        return as_known(spec)
-
-    run_all(sessions, known)
-    found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
-    assert "soft_prompt at 64" not in found
-    prefix = found["prefix_tuning at 64"]
-    assert (prefix.cause, prefix.equivalent) == ("optimisation", ("soft_prompt at 64",))
-
-
 def test_a_base_that_has_not_learned_its_own_task_decides_nothing(
     sessions: Sessions, ada: Principal
 ) -> None:
@@ -435,20 +375,6 @@ def test_a_base_that_has_not_learned_its_own_task_decides_nothing(
     prefix = found["prefix_tuning at 32"]
     assert prefix.cause == "undecided"
     assert "because the base model scores only 30.0 % on its own tasks" in prefix.text
-
-
-def test_a_base_that_was_not_scored_on_its_own_task_leaves_reach_open(
-    sessions: Sessions, ada: Principal
-) -> None:
-    create(sessions, ada, methods=DECIDING, training=CONSTANT)
-    run_all(sessions, lambda spec: replace(as_known(spec), own_task=None))
-    found = {one.label: one.diagnosis for one in only_table(compared(sessions)).diagnoses}
-    prefix = found["prefix_tuning at 32"]
-    assert prefix.text == (
-        "Why prefix-tuning at 32 fails cannot be decided here, because the base model was not "
-        "scored on its own tasks."
-    )
-    assert prefix.next_run is None
 
 
 @pytest.mark.long("every combination", but=1)
@@ -477,28 +403,6 @@ def test_a_sweep_whose_best_rate_is_at_an_end_is_warned_of(
         assert expected in warned[0].text
         range_ = "[0.01, 1]" if expected.startswith("highest") else "[0.001, 0.1]"
         assert f"Try tuning.learning_rate_range {range_}" in warned[0].text
-
-
-@pytest.mark.parametrize(
-    ("run", "cause", "because"),
-    [
-        (Run(right=4, loss=1.3), "undecided", "3 measurements are missing"),
-        (Run(right=80, loss=0.8), "undecided", "learns only a part of the task"),
-        (Run(right=4, loss=0.02), "generalisation", "but scores only 1.0 % on new ones"),
-        (Run(right=4, loss=1.3, validation=0.9), "optimisation", "9 of 9 trials learn"),
-    ],
-)
-def test_every_piece_of_evidence_counts(
-    sessions: Sessions, ada: Principal, run: Run, cause: str, because: str
-) -> None:
-    create(sessions, ada, budgets=[64])
-
-    def known(spec: ResolvedSpec) -> Run:
-        return run if (spec.method or {}).get("name") == "prefix_tuning" else as_known(spec)
-
-    run_all(sessions, known)
-    (found,) = only_table(compared(sessions)).diagnoses
-    assert (found.diagnosis.cause, because in found.diagnosis.text) == (cause, True)
 
 
 def test_what_adapting_forgot_is_beside_the_scores(sessions: Sessions, ada: Principal) -> None:
@@ -550,25 +454,6 @@ def test_a_base_that_has_not_learned_its_own_task_is_warned_of(
         f"{BASE} has not learned its own task: it scores 42.0 % on sort_ascending" in warning.text
     )
     assert "half way from chance to 1 is 50.8 %." in warning.text
-
-
-@pytest.mark.parametrize(
-    ("alone", "right", "said"),
-    [
-        (320, 322, "does not work; the floor is 80.0 % (the base model alone)."),
-        (320, 8, "does not work; the floor is 80.0 % (the base model alone)."),
-        (8, 320, "LoRA (80.0 %) works."),
-        (8, 8, "does not work; the floor is 9.4 % (the best constant answer)."),
-    ],
-)
-def test_what_the_base_model_does_alone_is_not_credited_to_a_method(
-    sessions: Sessions, ada: Principal, alone: int, right: int, said: str
-) -> None:
-    job = submit(sessions, ada, method={"name": "lora", "rank": 1}, budget={}, seeds=[0, 1, 2])
-    run_all(sessions, lambda _: Run(right=right, alone=alone))
-    comparison = only_table(compared_jobs(sessions, job)).comparison
-    assert comparison is not None
-    assert comparison.sentence.endswith(said)
 
 
 def test_a_failed_job_is_missing_with_its_reason(sessions: Sessions, ada: Principal) -> None:
@@ -678,37 +563,6 @@ def test_another_version_of_the_code_voids(sessions: Sessions, ada: Principal) -
     assert "/environment/code_version" in found.warnings[0].text
 
 
-def test_tables_of_several_tasks_keep_the_promise_each(sessions: Sessions, ada: Principal) -> None:
-    ascending = {"name": "sort_ascending", "length": 3, "alphabet": 4}
-    descending = ascending | {"name": "sort_descending"}
-    create(sessions, ada, tasks=[descending, ascending], methods=["lora", "frozen"])
-    run_all(sessions, as_known)
-    found = compared(sessions)
-    assert [table.task.partition("(")[0] for table in found.tables] == [
-        "sort_descending",
-        "sort_ascending",
-    ]
-    assert {t.comparison.false_better for t in found.tables if t.comparison} == {0.05}
-
-
-def test_unequal_effort_and_other_steps_are_warned_of(sessions: Sessions, ada: Principal) -> None:
-    one = submit(sessions, ada, method="lora", budget=64)
-    other = submit(sessions, ada, method="prefix_tuning", budget=64, tuning={"trials": 2})
-    longer = submit(sessions, ada, method="ia3", budget=64, training={"steps": 40, "batch_size": 4})
-    run_all(sessions, as_known)
-    effort = compared_jobs(sessions, one, other)
-    assert kinds(effort) == ["unequal_effort"]
-    assert "3 in LoRA at 64; 2 in prefix-tuning at 64" in effort.warnings[0].text
-    comparison = only_table(effort).comparison
-    assert comparison is not None
-    assert comparison.voided is False
-    steps = compared_jobs(sessions, one, longer)
-    comparison = only_table(steps).comparison
-    assert comparison is not None
-    assert (comparison.voided, kinds(steps)) == (True, ["not_comparable"])
-    assert "/training/steps" in steps.warnings[0].text
-
-
 def test_another_halving_is_unequal_effort_and_the_steps_of_all_are_told(
     sessions: Sessions, ada: Principal
 ) -> None:
@@ -784,19 +638,6 @@ def test_a_base_model_that_failed_leaves_tables_of_missing_scores(
     table = only_table(compared(sessions))
     assert table.comparison is None
     assert {m.reason for m in table.missing} == {"base_model_failed"}
-
-
-def test_a_method_of_fixed_size_stands_where_it_fits(sessions: Sessions, ada: Principal) -> None:
-    # IA3 has 48 parameters here.
-    create(sessions, ada, methods=["ia3", "prefix_tuning"], budgets=[32, 64, 96])
-    run_all(sessions, as_known)
-    comparison = only_table(compared(sessions)).comparison
-    assert comparison is not None
-    assert [[row.label for row in cell.rows] for cell in comparison.cells] == [
-        ["prefix_tuning at 32"],
-        ["prefix_tuning at 64", "ia3 at 64"],
-        ["prefix_tuning at 96", "ia3 at 96"],
-    ]
 
 
 def test_more_jobs_are_not_more_statements(sessions: Sessions, ada: Principal) -> None:

@@ -18,7 +18,7 @@ from adaptlab.reproductions.recipe import RecipeRef
 from adaptlab.runs.events import Started, TheoryChecked
 from adaptlab.runs.theory_report import Check
 from adaptlab.specs.spec import TheorySpec
-from adaptlab.studies.study import StudyChanges, StudyExtension, StudySpec
+from adaptlab.studies.study import StudyExtension, StudySpec
 from adaptlab_answers.studies import StudyPreview, StudyView
 from adaptlab_db.tables import Job, Study
 from adaptlab_services.jobs import jobs
@@ -203,29 +203,6 @@ def test_checks_are_added_and_what_is_there_stays(
     assert {c.job.reused for c in again.checks} == {False}
 
 
-def test_a_clone_reuses_checks_that_have_been_made(
-    sessions: Sessions, ada: Principal, base: None
-) -> None:
-    first = create(sessions, ada, spec_of(checks=[OF_LORA, "theorems"]))
-    with sessions.begin() as session:
-        changes = StudyChanges.model_validate({"name": "other"})
-        spec = studies.cloned(session, "small", changes)
-    planned = preview(sessions, spec)
-    assert (planned.new_jobs, planned.reused_jobs) == (0, 3)
-    other = create(sessions, ada, spec)
-    assert [c.job.id for c in other.checks] == [c.job.id for c in first.checks]
-    assert {c.job.reused for c in other.checks} == {True}
-
-
-def test_checks_that_other_code_made_are_not_reused(
-    sessions: Sessions, ada: Principal, base: None
-) -> None:
-    spec = StudySpec.model_validate({"name": "small", "checks": ["theorems"]})
-    create(sessions, ada, spec)
-    finish(sessions, GOOD, code_version="0.0.1+abc")
-    assert states(create(sessions, ada, spec.model_copy(update={"name": "anew"}))) == ["queued"]
-
-
 def test_a_preview_has_the_checks_that_a_creation_makes(
     sessions: Sessions, ada: Principal, base: None
 ) -> None:
@@ -240,15 +217,6 @@ def test_a_preview_has_the_checks_that_a_creation_makes(
     with sessions.begin() as session:
         digests = [jobs.get(session, c.job.id).spec_digest for c in study.checks]
     assert digests == [check.job for check in planned.checks]
-
-
-def test_cancelling_a_study_cancels_its_checks(
-    sessions: Sessions, ada: Principal, base: None
-) -> None:
-    create(sessions, ada, spec_of(checks=[OF_LORA, "theorems"]))
-    study = cancel(sessions, ada)
-    assert study.jobs == {"cancelled": 3, "succeeded": 1}
-    assert [check.job.reason for check in study.checks] == ["cancelled_by_user"] * 2
 
 
 def test_cancelling_locks_what_is_waited_for_before_what_waits(

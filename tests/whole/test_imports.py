@@ -1,7 +1,6 @@
 """A model from a folder, by a real import, to a downloaded adapter."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from peft import PeftModel
 from safetensors.numpy import load_file
 from tests.engine.published import gpt2
-from tests.folders import WEIGHTS, a_model_folder, a_qwen3_folder, with_weights
+from tests.folders import a_model_folder, a_qwen3_folder, with_weights
 from tests.whole.conftest import PATIENCE, command
 from transformers import GPT2LMHeadModel
 
@@ -189,29 +188,3 @@ def test_an_adapter_is_exported_with_what_it_needs_of_the_folder(
     with_weights(folder, **{"transformer.ln_f.bias": np.ones(24, np.float32)})
     with pytest.raises(InvalidRequest, match="models/tiny/gpt2 is not as it was"):
         client.checkpoints.export(checkpoint, tmp_path / "again")
-
-
-def test_a_link_out_of_the_root_is_refused(
-    client: Client, imported: JobView, model_root: Path, tmp_path: Path
-) -> None:
-    outside = a_model_folder(tmp_path / "outside")
-    (model_root / "out").symlink_to(outside)
-    inside = Path(shutil.copytree(model_root / "tiny" / "llama", model_root / "half"))
-    (inside / WEIGHTS).unlink()
-    (inside / WEIGHTS).symlink_to(outside / WEIGHTS)
-    for name in ("out", "half"):
-        with pytest.raises(InvalidRequest, match="leads out of its model root"):
-            client.base_models.import_folder("not-mine", f"models/{name}")
-    assert "not-mine" not in [model.name for model in client.base_models.list()]
-
-
-def test_the_command_line_imports(stack: Stack, imported: JobView, model_root: Path) -> None:
-    a_model_folder(model_root / "by-hand", seed=3)
-    done = command(stack, "base-models", "import", "by-hand", "models/by-hand", "--wait")
-    assert done.returncode == 0, done.stderr
-    assert "succeeded" in done.stdout
-    listed = command(stack, "base-models", "list", "-o", "id")
-    assert {"by-hand", "tiny-llama"} <= set(listed.stdout.split())
-    refused = command(stack, "base-models", "import", "other", "elsewhere/llama")
-    assert refused.returncode == 2
-    assert "Existing roots: models" in refused.stderr

@@ -1,9 +1,8 @@
 """The dashboard on a real server with a real worker, end to end.
 
-Each test makes what it needs, or takes the base model and the two adaptations that are made once.
+Each test makes what it needs, or takes the base model and the adaptation that are made once.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,23 +39,20 @@ ADAPTATION = {
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A running stack, with the ids of a trained prefix and a LoRA."""
+    """A running stack, with the id of a trained prefix."""
 
     url: str
     token: str
     prefix: str
-    lora: str
 
 
 @pytest.fixture(scope="module")
 def dashboard(stack: Stack, client: Client) -> Dashboard:
-    """A server and a worker, with one base model and two adaptations."""
+    """A server and a worker, with one base model and an adaptation."""
     client.jobs.submit(BASE)
     prefix = client.jobs.submit({**ADAPTATION, "method": {"name": "prefix_tuning", "length": 2}})
-    lora = client.jobs.submit({**ADAPTATION, "method": {"name": "lora", "rank": 1}})
-    for job in (prefix, lora):
-        assert client.jobs.wait(job.id, timeout=300).state == "succeeded"
-    return Dashboard(stack.url, stack.token, str(prefix.id), str(lora.id))
+    assert client.jobs.wait(prefix.id, timeout=300).state == "succeeded"
+    return Dashboard(stack.url, stack.token, str(prefix.id))
 
 
 @pytest.fixture
@@ -105,21 +101,6 @@ def test_attention_is_opened_and_says_what_the_theory_says(
     assert "layer=1" in page.url
 
 
-def test_two_jobs_are_ticked_and_compared(person: Visitor, dashboard: Dashboard) -> None:
-    person.sign_in("/?base_model=watched")
-    page = person.page
-    for job in (dashboard.prefix, dashboard.lora):
-        page.locator(f'input[value="{job}"]').check()
-    page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Compare jobs")
-    expect(page.locator(".scores tbody tr")).to_have_count(2)
-    expect(page.locator("#table-0-scores .notice").first).to_contain_text("Few seeds")
-    differences = page.locator("#table-0-0-differences")
-    differences.scroll_into_view_if_needed()
-    expect(differences.locator("svg.marks")).to_be_visible()
-    expect(page.locator(".verdicts")).to_contain_text("Prefix-tuning")
-
-
 def press_until(page: Page, key: str, focused: str, most: int = 60) -> None:
     """Press a key until what has the focus matches a selector."""
     for _ in range(most):
@@ -163,19 +144,3 @@ def test_dark_mode_is_followed_by_the_page_and_its_charts(
     page.emulate_media(color_scheme="dark")
     expect(chart.locator('svg text[fill="#e6edf3"]').first).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-
-
-def test_a_recommendation_rests_on_what_was_measured_and_submits_what_is_missing(
-    person: Visitor, dashboard: Dashboard
-) -> None:
-    person.sign_in("/recommend")
-    page = person.page
-    page.get_by_label("Task").fill(json.dumps(ADAPTATION["task"]))
-    page.get_by_role("combobox", name="Base model").fill("watched")
-    page.get_by_label("Maximum trainable parameters").fill("4096")
-    page.get_by_role("button", name="Recommend").click()
-    expect(page.locator(".lead")).to_contain_text("No measured method works")
-    expect(page.locator("#thin li").first).to_be_visible()
-    page.locator("#settle tbody").get_by_role("button", name="Submit").first.click()
-    page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}$"))
-    expect(page.locator(".job-head .state")).to_be_visible()
