@@ -1,6 +1,7 @@
 """Links that show one study to people without an account."""
 
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -232,8 +233,10 @@ def test_the_secret_is_kept_by_nobody(
 
 
 @pytest.fixture
-def few(settings: Settings, token: str) -> Iterator[TestClient]:
-    """A server that allows few wrong tokens and few reads."""
+def few(settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A server that allows few wrong tokens and few reads, whose buckets never fill up."""
+    now = round(time.time() * 1000)
+    monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: now)
     limits = {"wrong_tokens_per_minute": 2, "read_rate": 1, "read_burst": 8}
     with a_server(settings, token, **limits) as server:
         server.headers.pop("authorization")
