@@ -1,5 +1,6 @@
 """Jobs and studies over HTTP whose tasks name a dataset on a hub."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from tests.text_studies import a_text_study
 from tests.texts import CLASSIFICATION
 from tests.watching import until
 
+from adaptlab.comparisons.comparability import ComparedJob, comparability
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -66,6 +69,11 @@ def a_job(source: str = SOURCE, **changes: Any) -> dict[str, Any]:
     return {"kind": "pretrain", "name": "reader", "family": family, "task": task, **changes}
 
 
+def the_compared(job: Mapping[str, Any]) -> ComparedJob:
+    spec = ResolvedSpec.model_validate_json(json.dumps(job["resolved_spec"]))
+    return ComparedJob(label=job["id"], spec=spec)
+
+
 def fetches_of(api: TestClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = api.get("/v1/hub-fetches").json()["data"]
     return found
@@ -106,6 +114,42 @@ def test_the_dataset_is_that_of_a_local_file(server: TestClient) -> None:
     local = server.post("/v1/jobs", json=a_job("local", name="second")).json()
     ours, theirs = (one["resolved_spec"]["task"]["dataset"] for one in (made, local))
     assert ours["digest"] == theirs["digest"]
+
+
+def test_the_commit_is_beside_what_a_job_is(server: TestClient) -> None:
+    """Not part of it: a local dataset of equal name and content gives an equal job."""
+    made = server.post("/v1/jobs", json=a_job()).json()
+    (origin,) = made["resolved_spec"]["dataset_origins"]
+    task = made["resolved_spec"]["task"]["dataset"]
+    assert origin.items() > {"repository": REPO, "commit": COMMIT, "split": "train"}.items()
+    assert (origin["name"], origin["digest"]) == (task["name"], task["digest"])
+    seen = server.post("/v1/jobs?validate_only=true", json=a_job(name="new")).json()
+    assert seen["resolved_spec"]["dataset_origins"] == [origin]
+    job = made["links"]["self"]
+    server.post(f"{job}/cancel")
+    assert server.delete("/v1/datasets/lab-reviews").status_code == 204
+    server.post("/v1/datasets", json={"name": "lab-reviews", "records": RECORDS})
+    local = server.post("/v1/jobs", json=a_job("lab-reviews", name="local")).json()
+    assert "dataset_origins" not in local["resolved_spec"]
+    kept = server.get(job).json()
+    assert (kept["spec_digest"], kept["resolved_spec"]) == (
+        local["spec_digest"],
+        local["resolved_spec"] | {"dataset_origins": [origin]},
+    )
+    assert comparability([the_compared(kept), the_compared(local)]) == ()
+
+
+def test_jobs_of_a_study_have_the_commit(server: TestClient) -> None:
+    study = a_text_study(a_job()["task"])
+    study["base_models"][0]["task"] = study["tasks"][0]
+    assert server.post("/v1/studies", json=study).status_code == 201
+    jobs = [
+        server.get(f"/v1/jobs/{one['id']}").json() for one in server.get("/v1/jobs").json()["data"]
+    ]
+    commits = {one["resolved_spec"]["dataset_origins"][0]["commit"] for one in jobs}
+    preview = server.post("/v1/studies?validate_only=true", json=study | {"name": "more"}).json()
+    planned = {str(one["resolved_spec"]["dataset_origins"]) for one in preview["jobs"]}
+    assert (commits, len(jobs), len(planned)) == ({COMMIT}, 3, 1)
 
 
 def test_a_preview_fetches_nothing(server: TestClient, hub: Hub) -> None:

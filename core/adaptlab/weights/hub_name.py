@@ -91,6 +91,27 @@ class HubDatasetOrigin(HubOrigin):
     files: tuple[str, ...]
 
 
+class FetchedDataset(Value):
+    """A dataset that a job reads, and where its content was fetched.
+
+    `commit` is what `revision` meant then.
+    """
+
+    name: str
+    digest: str
+    endpoint: str
+    repository: str
+    revision: str
+    commit: str
+    config: str
+    split: str
+
+    def __str__(self) -> str:
+        """Return the name of the content on the hub, by its commit."""
+        name = HubName(repository=self.repository, revision=self.commit)
+        return str(HubDatasetName(name=name, config=self.config, split=self.split))
+
+
 class HubDatasetName(Value):
     """A split of a dataset on a hub; what is None is the dataset's default."""
 
