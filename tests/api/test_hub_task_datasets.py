@@ -14,7 +14,7 @@ from httpx2 import Response
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.limited import a_server
 from tests.hub_lab import Lab
-from tests.hub_server import COMMIT, Handler, Hub, a_hub
+from tests.hub_server import COMMIT, OTHER, Handler, Hub, a_hub
 from tests.making import a_principal
 from tests.text_studies import a_text_study
 from tests.texts import CLASSIFICATION
@@ -150,6 +150,62 @@ def test_jobs_of_a_study_have_the_commit(server: TestClient) -> None:
     preview = server.post("/v1/studies?validate_only=true", json=study | {"name": "more"}).json()
     planned = {str(one["resolved_spec"]["dataset_origins"]) for one in preview["jobs"]}
     assert (commits, len(jobs), len(planned)) == ({COMMIT}, 3, 1)
+
+
+@pytest.fixture
+def study(server: TestClient, hub: Hub) -> str:
+    """The path of a study of another project, which the hub's other datasets can follow."""
+    for number, name in enumerate(("more", "else"), 2):
+        hub.files[f"datasets/lab/{name}"] = {FILE: TRAIN.replace(b"review", b"text %d" % number)}
+    server.post("/v1/projects", json={"name": "vision"})
+    document = a_text_study(a_job()["task"])
+    document["base_models"][0]["task"] = document["tasks"][0]
+    made = server.post("/v1/studies?project=vision", json=document)
+    assert made.status_code == 201, made.text
+    return made.json()["links"]["self"]
+
+
+def the_tasks(name: str) -> dict[str, Any]:
+    return {"tasks": [a_job(f"hub:lab/{name}")["task"]]}
+
+
+@pytest.mark.parametrize("action", ["extend", "clone"])
+def test_a_study_goes_on_with_datasets_of_the_hub(
+    server: TestClient, hub: Hub, study: str, action: str
+) -> None:
+    """In its own project; the same request again, and a moved branch, change nothing."""
+    path, name = f"{study}/{action}", {"name": "copy"} if action == "clone" else {}
+    body = the_tasks("more") | name
+    error = the_error(server.post(f"{path}?validate_only=true", json=body))
+    assert (error["pointer"], error["code"]) == ("/tasks/0/dataset", "not_fetched")
+    gone = the_error(server.post(path, json=the_tasks("none") | name))
+    assert (gone["pointer"], gone["code"]) == ("/tasks/0/dataset", "absent")
+    done = server.post(path, json=body, headers=KEY)
+    assert done.is_success, done.text
+    hub.branches["main"] = OTHER
+    asked = len(hub.asked)
+    again = server.post(path, json=body, headers=KEY)
+    assert (again.status_code, again.json()["spec"]) == (200, done.json()["spec"])
+    assert done.json()["spec"]["tasks"][-1]["dataset"] == "lab-more"
+    assert server.get("/v1/datasets/lab-more").json()["project"] == "vision"
+    assert len(hub.asked) == asked
+
+
+@pytest.mark.parametrize("action", ["extend", "clone"])
+def test_a_study_that_goes_on_waits_for_a_slow_fetch(
+    settings: Settings, token: str, hub: Hub, study: str, action: str
+) -> None:
+    over = threading.Event()
+    hub.changes[FILE] = lambda _: not over.wait(60)
+    body = the_tasks("more") | ({"name": "copy"} if action == "clone" else {})
+    with a_server(hub.settings(settings, answer_seconds=2), token) as server:
+        late = server.post(f"{study}/{action}", json=body)
+        assert (late.status_code, late.headers["retry-after"]) == (503, "5")
+        assert late.json()["type"] == "urn:adaptlab:problem:fetching"
+        over.set()
+        until(lambda: server.post(f"{study}/{action}", json=body).status_code != 503, "the answer")
+        newest = server.get(server.get("/v1/studies").json()["data"][0]["links"]["self"]).json()
+        assert newest["spec"]["tasks"][-1]["dataset"] == "lab-more"
 
 
 def test_a_preview_fetches_nothing(server: TestClient, hub: Hub) -> None:

@@ -93,7 +93,7 @@ def test_a_typed_base_model_is_imported_first(admin: TestClient) -> None:
     preview = forms.sent(admin, "/jobs/new/preview", fields)
     base = {"kind": "import", "name": "lab-tiny", "folder": "hub:lab/tiny@main"}
     assert forms.shown_json(preview.text)["base_model"] == base
-    assert "does not ask the hub" in forms.fault_at(preview.text, "/base_model/folder")
+    assert "do not ask the hub" in forms.fault_at(preview.text, "/base_model/folder")
     assert admin.get("/v1/hub-fetches").json()["data"] == []
     made = forms.sent(admin, "/jobs/new", fields)
     assert made.status_code == 303, made.text
