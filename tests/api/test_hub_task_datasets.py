@@ -117,7 +117,7 @@ def test_the_dataset_is_that_of_a_local_file(server: TestClient) -> None:
 
 
 def test_the_commit_is_beside_what_a_job_is(server: TestClient) -> None:
-    """Not part of it: a local dataset of equal name and content gives an equal job."""
+    """A local dataset of equal name and content gives an equal job."""
     made = server.post("/v1/jobs", json=a_job()).json()
     (origin,) = made["resolved_spec"]["dataset_origins"]
     task = made["resolved_spec"]["task"]["dataset"]
@@ -154,7 +154,7 @@ def test_jobs_of_a_study_have_the_commit(server: TestClient) -> None:
 
 @pytest.fixture
 def study(server: TestClient, hub: Hub) -> str:
-    """The path of a study of another project, which the hub's other datasets can follow."""
+    """The path of a study of another project than the usual one."""
     for number, name in enumerate(("more", "else"), 2):
         hub.files[f"datasets/lab/{name}"] = {FILE: TRAIN.replace(b"review", b"text %d" % number)}
     server.post("/v1/projects", json={"name": "vision"})
@@ -173,7 +173,7 @@ def the_tasks(name: str) -> dict[str, Any]:
 def test_a_study_goes_on_with_datasets_of_the_hub(
     server: TestClient, hub: Hub, study: str, action: str
 ) -> None:
-    """In its own project; the same request again, and a moved branch, change nothing."""
+    """In its own project; a repetition and a moved branch change nothing."""
     path, name = f"{study}/{action}", {"name": "copy"} if action == "clone" else {}
     body = the_tasks("more") | name
     error = the_error(server.post(f"{path}?validate_only=true", json=body))

@@ -88,7 +88,7 @@ def adapting(browser: TestClient, source: str) -> forms.Fields:
 
 
 def test_a_typed_base_model_is_imported_first(admin: TestClient) -> None:
-    """As by the same spec over the API, and a form of the job has the name again."""
+    """As by the same spec over the API; a form of the job has it again."""
     fields = adapting(admin, "hub:lab/tiny@main")
     preview = forms.sent(admin, "/jobs/new/preview", fields)
     base = {"kind": "import", "name": "lab-tiny", "folder": "hub:lab/tiny@main"}

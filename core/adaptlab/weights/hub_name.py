@@ -109,7 +109,7 @@ class HubDatasetOrigin(HubOrigin):
 class FetchedDataset(Value):
     """A dataset that a job reads, and where its content was fetched.
 
-    `commit` is what `revision` meant then.
+    `commit` is what `revision` meant then. Public texts do not name a `private` repository.
     """
 
     name: str
@@ -120,6 +120,7 @@ class FetchedDataset(Value):
     commit: str
     config: str
     split: str
+    private: bool = False
 
     def __str__(self) -> str:
         """Return the name of the content on the hub, by its commit."""
