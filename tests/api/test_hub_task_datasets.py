@@ -1,5 +1,6 @@
 """Jobs and studies over HTTP whose tasks name a dataset on a hub."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -13,12 +14,14 @@ from httpx2 import Response
 from sqlalchemy.orm import Session, sessionmaker
 from tests.api.limited import a_server
 from tests.hub_lab import Lab
-from tests.hub_server import COMMIT, Handler, Hub, a_hub
+from tests.hub_server import COMMIT, OTHER, Handler, Hub, a_hub
 from tests.making import a_principal
 from tests.text_studies import a_text_study
 from tests.texts import CLASSIFICATION
 from tests.watching import until
 
+from adaptlab.comparisons.comparability import ComparedJob, comparability
+from adaptlab.specs.spec import ResolvedSpec
 from adaptlab_services.settings import Settings
 
 Sessions = sessionmaker[Session]
@@ -66,6 +69,11 @@ def a_job(source: str = SOURCE, **changes: Any) -> dict[str, Any]:
     return {"kind": "pretrain", "name": "reader", "family": family, "task": task, **changes}
 
 
+def the_compared(job: Mapping[str, Any]) -> ComparedJob:
+    spec = ResolvedSpec.model_validate_json(json.dumps(job["resolved_spec"]))
+    return ComparedJob(label=job["id"], spec=spec)
+
+
 def fetches_of(api: TestClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = api.get("/v1/hub-fetches").json()["data"]
     return found
@@ -106,6 +114,98 @@ def test_the_dataset_is_that_of_a_local_file(server: TestClient) -> None:
     local = server.post("/v1/jobs", json=a_job("local", name="second")).json()
     ours, theirs = (one["resolved_spec"]["task"]["dataset"] for one in (made, local))
     assert ours["digest"] == theirs["digest"]
+
+
+def test_the_commit_is_beside_what_a_job_is(server: TestClient) -> None:
+    """A local dataset of equal name and content gives an equal job."""
+    made = server.post("/v1/jobs", json=a_job()).json()
+    (origin,) = made["resolved_spec"]["dataset_origins"]
+    task = made["resolved_spec"]["task"]["dataset"]
+    assert origin.items() > {"repository": REPO, "commit": COMMIT, "split": "train"}.items()
+    assert (origin["name"], origin["digest"]) == (task["name"], task["digest"])
+    seen = server.post("/v1/jobs?validate_only=true", json=a_job(name="new")).json()
+    assert seen["resolved_spec"]["dataset_origins"] == [origin]
+    job = made["links"]["self"]
+    server.post(f"{job}/cancel")
+    assert server.delete("/v1/datasets/lab-reviews").status_code == 204
+    server.post("/v1/datasets", json={"name": "lab-reviews", "records": RECORDS})
+    local = server.post("/v1/jobs", json=a_job("lab-reviews", name="local")).json()
+    assert "dataset_origins" not in local["resolved_spec"]
+    kept = server.get(job).json()
+    assert (kept["spec_digest"], kept["resolved_spec"]) == (
+        local["spec_digest"],
+        local["resolved_spec"] | {"dataset_origins": [origin]},
+    )
+    assert comparability([the_compared(kept), the_compared(local)]) == ()
+
+
+def test_jobs_of_a_study_have_the_commit(server: TestClient) -> None:
+    study = a_text_study(a_job()["task"])
+    study["base_models"][0]["task"] = study["tasks"][0]
+    assert server.post("/v1/studies", json=study).status_code == 201
+    jobs = [
+        server.get(f"/v1/jobs/{one['id']}").json() for one in server.get("/v1/jobs").json()["data"]
+    ]
+    commits = {one["resolved_spec"]["dataset_origins"][0]["commit"] for one in jobs}
+    preview = server.post("/v1/studies?validate_only=true", json=study | {"name": "more"}).json()
+    planned = {str(one["resolved_spec"]["dataset_origins"]) for one in preview["jobs"]}
+    assert (commits, len(jobs), len(planned)) == ({COMMIT}, 3, 1)
+
+
+@pytest.fixture
+def study(server: TestClient, hub: Hub) -> str:
+    """The path of a study of another project than the usual one."""
+    for number, name in enumerate(("more", "else"), 2):
+        hub.files[f"datasets/lab/{name}"] = {FILE: TRAIN.replace(b"review", b"text %d" % number)}
+    server.post("/v1/projects", json={"name": "vision"})
+    document = a_text_study(a_job()["task"])
+    document["base_models"][0]["task"] = document["tasks"][0]
+    made = server.post("/v1/studies?project=vision", json=document)
+    assert made.status_code == 201, made.text
+    return made.json()["links"]["self"]
+
+
+def the_tasks(name: str) -> dict[str, Any]:
+    return {"tasks": [a_job(f"hub:lab/{name}")["task"]]}
+
+
+@pytest.mark.parametrize("action", ["extend", "clone"])
+def test_a_study_goes_on_with_datasets_of_the_hub(
+    server: TestClient, hub: Hub, study: str, action: str
+) -> None:
+    """In its own project; a repetition and a moved branch change nothing."""
+    path, name = f"{study}/{action}", {"name": "copy"} if action == "clone" else {}
+    body = the_tasks("more") | name
+    error = the_error(server.post(f"{path}?validate_only=true", json=body))
+    assert (error["pointer"], error["code"]) == ("/tasks/0/dataset", "not_fetched")
+    gone = the_error(server.post(path, json=the_tasks("none") | name))
+    assert (gone["pointer"], gone["code"]) == ("/tasks/0/dataset", "absent")
+    done = server.post(path, json=body, headers=KEY)
+    assert done.is_success, done.text
+    hub.branches["main"] = OTHER
+    asked = len(hub.asked)
+    again = server.post(path, json=body, headers=KEY)
+    assert (again.status_code, again.json()["spec"]) == (200, done.json()["spec"])
+    assert done.json()["spec"]["tasks"][-1]["dataset"] == "lab-more"
+    assert server.get("/v1/datasets/lab-more").json()["project"] == "vision"
+    assert len(hub.asked) == asked
+
+
+@pytest.mark.parametrize("action", ["extend", "clone"])
+def test_a_study_that_goes_on_waits_for_a_slow_fetch(
+    settings: Settings, token: str, hub: Hub, study: str, action: str
+) -> None:
+    over = threading.Event()
+    hub.changes[FILE] = lambda _: not over.wait(60)
+    body = the_tasks("more") | ({"name": "copy"} if action == "clone" else {})
+    with a_server(hub.settings(settings, answer_seconds=2), token) as server:
+        late = server.post(f"{study}/{action}", json=body)
+        assert (late.status_code, late.headers["retry-after"]) == (503, "5")
+        assert late.json()["type"] == "urn:adaptlab:problem:fetching"
+        over.set()
+        until(lambda: server.post(f"{study}/{action}", json=body).status_code != 503, "the answer")
+        newest = server.get(server.get("/v1/studies").json()["data"][0]["links"]["self"]).json()
+        assert newest["spec"]["tasks"][-1]["dataset"] == "lab-more"
 
 
 def test_a_preview_fetches_nothing(server: TestClient, hub: Hub) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -150,6 +151,12 @@ def test_tasks_name_a_dataset_of_the_hub(invoke: Invoke, client: Client, tmp_pat
     assert f'"dataset":"{name}"' in study.model_dump_json()
     client.studies.create(spec | {"name": "second"})
     assert [one.kind for one in client.hub.list()] == ["dataset"]
+    more = f"tasks={json.dumps([task | {'dataset': f'hub:{REVIEWS}'}])}"
+    for command in (("extend", "second"), ("clone", "texts", "third")):
+        done = invoke("studies", *command, "--set", more)
+        assert done.exit_code == 0, done.output
+        tasks = cast("list[dict[str, object]]", client.studies.get(command[-1]).spec["tasks"])
+        assert tasks[-1]["dataset"] == "lab-reviews"
 
 
 def test_python_waits_for_a_long_fetch() -> None:

@@ -77,3 +77,47 @@ def test_an_import_names_a_model_of_the_hub(admin: TestClient) -> None:
     made = forms.sent(admin, "/jobs/new", pasted(admin, document, "/jobs/new"))
     assert made.status_code == 303, made.text
     assert admin.get("/v1/base-models/tiny").status_code == 200
+
+
+def adapting(browser: TestClient, source: str) -> forms.Fields:
+    """The fields of a form, over whose chosen base model a name is typed."""
+    task = {"name": "sort_descending", "length": 4, "alphabet": 5}
+    job = {"kind": "adapt", "base_model": "sort-asc-1l", "task": task, "budget": 64}
+    fields = pasted(browser, job | {"method": "lora"}, "/jobs/new")
+    return forms.changed(fields, {"/base_model/folder": source})
+
+
+def test_a_typed_base_model_is_imported_first(admin: TestClient) -> None:
+    """As by the same spec over the API; a form of the job has it again."""
+    fields = adapting(admin, "hub:lab/tiny@main")
+    preview = forms.sent(admin, "/jobs/new/preview", fields)
+    base = {"kind": "import", "name": "lab-tiny", "folder": "hub:lab/tiny@main"}
+    assert forms.shown_json(preview.text)["base_model"] == base
+    assert "do not ask the hub" in forms.fault_at(preview.text, "/base_model/folder")
+    assert admin.get("/v1/hub-fetches").json()["data"] == []
+    made = forms.sent(admin, "/jobs/new", fields)
+    assert made.status_code == 303, made.text
+    assert forms.sent(admin, "/jobs/new", fields).headers["location"] == made.headers["location"]
+    job = admin.get(f"/v1{made.headers['location']}").json()
+    spec = forms.shown_json(preview.text)
+    sent = admin.post("/v1/jobs?validate_only=true", json=spec, headers=forms.HERE).json()
+    assert (job["base_model"], job["spec"]["base_model"]) == ("lab-tiny", base)
+    assert job["resolved_spec"]["method"] == sent["resolved_spec"]["method"]
+    like = forms.opened(admin, f"/jobs/new?from={job['id']}")
+    assert (like["/base_model/folder"], like["/base_model/inline"]) == ([base["folder"]], [""])
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("hub:lab/none", "has no model lab/none"),
+        ("hub:lab/tiny@v9", "v9"),
+        ("Lab Tiny", "is not a name on the hub"),
+        ("hub:ünïcode/<b>", "is not a name on the hub"),
+    ],
+)
+def test_a_base_model_that_the_hub_lacks(admin: TestClient, source: str, sentence: str) -> None:
+    refused = forms.sent(admin, "/jobs/new", adapting(admin, source))
+    assert refused.status_code == 422
+    assert sentence in forms.fault_at(refused.text, "/base_model/folder")
+    assert admin.get("/v1/jobs").json()["data"][1:] == []

@@ -5,25 +5,21 @@ their fields and labels decide the resolved spec. The request waits without a th
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar
 from uuid import UUID
 
 from fastapi import Request
 from starlette.responses import Response
 
 from adaptlab.errors import Problem
-from adaptlab.values import Value
 from adaptlab_api.answers.problems import FETCHING, HUB_SLOW, Refused, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.limits.auditing import entry_of
 from adaptlab_api.limits.thread_turns import turn_of
-from adaptlab_api.requests.dependencies import Units, principal_of, units_of
+from adaptlab_api.requests.dependencies import Units, principal_of
 from adaptlab_services.hub import plans, wanted_datasets
 from adaptlab_services.hub.plans import FetchInWork
-
-S = TypeVar("S", bound=Value)
 
 PLANNING_SHARE = 0.4
 """Share of a request's time for the plans of models and the fetches of datasets."""
@@ -33,37 +29,15 @@ SLOWING = 1.3
 RETRY_SECONDS = 5
 
 
-async def with_plans(
-    request: Request, read: Callable[[], S], answer: Callable[[S], Response]
-) -> Response:
-    """Answer with a value whose models on the hub are planned first.
-
-    Raises:
-        InvalidSpec: a model cannot be fetched.
-    """
-
-    def at_once() -> Response | tuple[S, Mapping[str, str]]:
-        value = read()
-        sources = plans.sources_in(value)
-        return (value, sources) if sources else answer(value)
-
-    found = await turn_of(request).call(at_once)
-    if isinstance(found, Response):
-        return found
-    value, sources = found
-    late = await not_there(request, sources, {})
-    return late or await turn_of(request).call(answer, value)
-
-
 async def not_there(
-    request: Request, models: Mapping[str, str], datasets: Mapping[str, str]
+    request: Request, models: Mapping[str, str], datasets: Mapping[str, str], units: Units
 ) -> Response | None:
     """Wait for what `here` waits for; return the answer if it takes too long.
 
     Raises:
         InvalidSpec: something cannot be fetched.
     """
-    late = await here(request, models, datasets, units_of(request))
+    late = await here(request, models, datasets, units)
     if late is None:
         return None
     retry = {"Retry-After": str(RETRY_SECONDS)}

@@ -15,7 +15,7 @@ from adaptlab.values import Value
 from adaptlab_api.answers.problems import TOO_MANY, problem
 from adaptlab_api.answers.state import resources_of
 from adaptlab_api.limits.thread_turns import Turn, turn_of
-from adaptlab_api.requests.dependencies import principal_of, units_of
+from adaptlab_api.requests.dependencies import Units, principal_of, units_of
 from adaptlab_api.requests.plans import not_there
 from adaptlab_services.hub import plans
 from adaptlab_services.models import task_files
@@ -74,6 +74,7 @@ async def with_files(
     idempotency_key: str | None,
     *,
     is_preview: bool,
+    units: Units | None = None,
 ) -> Response:
     """Answer with a spec and the files that it names, which are read first.
 
@@ -86,6 +87,8 @@ async def with_files(
         answer: returns the answer to the spec.
         idempotency_key: nothing is read or fetched again for a request that was answered.
         is_preview: True if nothing is created.
+        units: opens the units of work, in the project that gets the datasets; by default, that of
+            the request.
 
     Raises:
         InvalidSpec: something is no file of records, or cannot be fetched.
@@ -106,11 +109,13 @@ async def with_files(
     found = await turn_of(request).call(at_once)
     if isinstance(found, Response):
         return found
-    if late := await not_there(request, found.models, {} if is_preview else found.datasets):
+    units = units or units_of(request)
+    wanted: Mapping[str, str] = {} if is_preview else found.datasets
+    if late := await not_there(request, found.models, wanted, units):
         return late
     if not found.paths:
         return await turn_of(request).call(answer, found.spec, TaskFiles({}, found.datasets))
-    after = partial(_after_reading, request, found, answer, idempotency_key)
+    after = partial(_after_reading, request, found, answer, idempotency_key, units)
     patience = WAITING_SHARE * resources_of(request.app).settings.answer_seconds
     return await in_turn(request, patience, after) or busy()
 
@@ -120,11 +125,12 @@ def _after_reading(
     named: _Named[S],
     answer: Callable[[S, TaskFiles], Response],
     idempotency_key: str | None,
+    units: Units,
 ) -> Response:
     spec = named.spec
     if _is_answered(request, idempotency_key, spec):
         return answer(spec, NO_FILES)
-    opened, units, who = resources_of(request.app), units_of(request), principal_of(request)
+    opened, who = resources_of(request.app), principal_of(request)
     seconds = READING_SHARE * opened.settings.answer_seconds
     limits = ReadingLimits(opened.settings.max_dataset_bytes, seconds, FIRST)
     roots = opened.dataset_roots

@@ -1,10 +1,13 @@
 """`/v1/studies`: create, list, get, annotate, delete, extend, clone, cancel."""
 
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Path, Query, Request
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from adaptlab.reproductions.recipe_study import RecipeRequest
@@ -22,9 +25,10 @@ from adaptlab_api.requests.dependencies import (
     ResourcesDep,
     SessionDep,
     SubmitterDep,
+    Units,
+    units_of,
 )
 from adaptlab_api.requests.describing import WITH_BODY, Described, created, failures, succeeds
-from adaptlab_api.requests.plans import with_plans
 from adaptlab_api.requests.readings import with_files
 from adaptlab_api.requests.routing import api_router
 from adaptlab_api.requests.rules import needs
@@ -265,19 +269,39 @@ async def extend_study(
 ) -> Response:
     """Add seeds, methods, budgets, tasks or base models, and re-run failed jobs.
 
-    The same request sent again changes nothing.
+    The same request sent again changes nothing. Tasks can name files and datasets on the hub, as
+    those of a new study.
     """
+    inside = partial(studies.inside_extended, study=study, is_preview=validate_only)
 
-    def answer(extension: StudyExtension) -> Response:
+    def answer(asked: StudyExtension, files: TaskFiles) -> Response:
         with changes() as change:
-            session, rules = change.session, study_rules(change.opened)
-            if validate_only:
-                preview = studies.preview_extension(session, study, extension, rules)
-                return change.answered(json_answer(preview))
-            extended = studies.extend(session, change.who, study, extension, rules)
+            session, who, rules = change.session, change.who, study_rules(change.opened)
+            entry = entry_of(request, 201)
+            with inside(session):
+                if validate_only:
+                    with files.tried(session, who, asked, entry) as extension:
+                        preview = studies.preview_extension(session, study, extension, rules)
+                        return change.answered(json_answer(preview))
+                extension = files.named(session, who, asked, entry)
+                extended = studies.extend(session, who, study, extension, rules)
             return change.made(extended.study, extended)
 
-    return await with_plans(request, body.read, answer)
+    units = _units_inside(request, inside)
+    return await with_files(request, body.read, answer, None, is_preview=validate_only, units=units)
+
+
+def _units_inside(
+    request: Request, inside: Callable[[Session], AbstractContextManager[None]]
+) -> Units:
+    """Return what opens the units of work of a request in the project of a study."""
+
+    @contextmanager
+    def units() -> Generator[Session]:
+        with units_of(request)() as session, inside(session):
+            yield session
+
+    return units
 
 
 @router.post(
@@ -295,20 +319,24 @@ async def clone_study(
     validate_only: OnlyValidate = False,
     idempotency_key: Key = None,
 ) -> Response:
-    """Create a copy of a study with the given members changed; existing jobs are reused."""
+    """Create a copy of a study with the given members changed; existing jobs are reused.
 
-    def answer(changed: StudyChanges) -> Response:
+    Tasks can name files and datasets on the hub, as those of a new study.
+    """
+    inside = partial(studies.inside_project_of, study=study)
+
+    def answer(changed: StudyChanges, files: TaskFiles) -> Response:
         with changes() as change:
-            session, rules = change.session, study_rules(change.opened)
-            spec = studies.cloned(session, study, changed)
-            with studies.inside_project_of(session, study):
+            session = change.session
+            asked = studies.cloned(session, study, changed)
+            with inside(session):
                 if validate_only:
-                    return change.answered(json_answer(studies.preview(session, spec, rules)))
-                key = idempotency_key
-                new = studies.create(session, change.who, spec, rules, idempotency_key=key)
+                    return change.answered(json_answer(_planned(change, asked, files, request)))
+                new = _made(change, asked, files, request, idempotency_key)
                 return change.made(new.study, new, location=new.study.links.self)
 
-    return await with_plans(request, body.read, answer)
+    units = _units_inside(request, inside)
+    return await with_files(request, body.read, answer, None, is_preview=validate_only, units=units)
 
 
 @router.post("/{study}/shares", response_model=StudyView, responses=failures(404, 409, *WITH_BODY))

@@ -17,9 +17,12 @@ COMPARED_METHOD = frozenset({"method", "budget", "adapter"})
 """The subject of a comparison, in which jobs are expected to differ."""
 SCORED_APART = frozenset({
     "seeds", "base_replicates", "evaluation_tasks", "base_tasks", "evaluation_bases",
-    "evaluation_shown", "evaluation_groups", "attention", "mode",
+    "evaluation_shown", "evaluation_groups", "attention", "mode", "dataset_origins",
 })  # fmt: skip
-"""Seeds are compared one by one; other evaluations and recordings do not affect a score."""
+"""Seeds are compared one by one; other evaluations and recordings do not affect a score.
+
+Datasets are compared by their digests, from wherever they were fetched.
+"""
 EXACT = frozenset({"/base_model", "/training/accumulation", "/training/validations"})
 """Settings on which results do not depend; a base model is identified by its digest."""
 EFFORT = frozenset({"/training/trials", "/training/halving", "/selection", "/validation_samples"})

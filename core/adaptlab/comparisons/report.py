@@ -19,6 +19,8 @@ from adaptlab.statistics.intervals import unseen_failure_rate
 from adaptlab.values import Value
 
 MOST_NOTES = 3
+RIGHT = "right %"
+"""The unit of a report by the share of right items."""
 RowRole = Literal["candidate", "reference"]
 Tag = Literal["best", "may be best", "works", "behind", "partly", "fails", "unknown", "reference"]
 
@@ -108,7 +110,7 @@ def report_of(
         budget=cell.budget,
         level=comparison.level,
         headline=headline(comparison, cell),
-        unit="right %" if order is None else METRICS.get(order.metric).unit,
+        unit=RIGHT if order is None else METRICS.get(order.metric).unit,
         against=None if leader is None else titles[leader.method],
         rows=tuple(
             _row(row, cell, titles[row.method], marks.get(row.label), moved.get(row.label))

@@ -36,6 +36,8 @@ class Task(DescribedFields, ABC):
     title: ClassVar[str]
     summary: ClassVar[str]
     reference: ClassVar[str]
+    hub_task: ClassVar[str] = "text-generation"
+    """The hub's word for such tasks, in the metadata of model cards."""
     needs_tokeniser: ClassVar[bool] = False
     """True if items are texts, which differ in length and have other tokens for other bases."""
     needs_records: ClassVar[bool] = False

@@ -341,7 +341,9 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
     document = resolved if isinstance(resolved, ResolvedSpec) else write_resolved(resolved)
     jobs = {"__all__": {"job"}}  # equal specs give equal adaptations, whatever the job's id
     # Shown items are only a record of what was scored; groups and mode say what is made of it.
-    only_read = dict.fromkeys(("budget", "evaluation_shown", "evaluation_groups", "mode"), True)
+    # Digests of datasets and folders decide, from wherever their files came.
+    names = ("budget", "evaluation_shown", "evaluation_groups", "mode", "dataset_origins")
+    only_read = dict.fromkeys(names, True)
     left_out = {**only_read, "adaptations": jobs}
     deciding = document.model_dump(mode="json", exclude=left_out)
     for later in ("checks", "adaptations", "adapter", "evaluation_bases"):
@@ -355,7 +357,7 @@ def spec_digest(resolved: Resolved | ResolvedSpec) -> str:
             del folder["stored"]
     others = [other.get("folder") for other in deciding.get("evaluation_bases", ())]
     for folder in filter(None, (deciding.get("model_folder"), deciding.get("adapter"), *others)):
-        del folder["origin"]  # the files decide, from wherever they came
+        del folder["origin"]
     canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -11,7 +11,7 @@ from adaptlab.plugins.adaptation import Adaptation
 from adaptlab.plugins.sizing import PARAMETERS, TOKENS, BudgetAxis
 from adaptlab.specs.budget import BudgetVector
 from adaptlab.values import AUTO, Auto, Name, Queue, Value
-from adaptlab.weights.hub_name import HubOrigin
+from adaptlab.weights.hub_name import FetchedDataset, HubOrigin
 from adaptlab.weights.model_file import ModelFile
 from adaptlab.wording import value_excerpt
 
@@ -491,7 +491,8 @@ class ResolvedSpec(Value):
     `checks` and no training steps. Without a base model, `family` is the family in which they build
     models. `adaptations` are measured by theory checks, with the seeds that are listed for each.
     `evaluation_bases` are other base models on which an adaptation is evaluated as well, and `mode`
-    is how it is used.
+    is how it is used. `dataset_origins` are the datasets of its tasks that were fetched from a hub;
+    their digests alone decide the result.
     """
 
     # One JSON form for every kind, also if this version lacks a plug-in: it is stored, returned by
@@ -524,3 +525,7 @@ class ResolvedSpec(Value):
     evaluation_bases: tuple[EvaluationBase, ...] = ()
     mode: Mode = Field(default="always_on", exclude_if=lambda mode: mode == "always_on")
     attention: AttentionSpec | None
+    dataset_origins: tuple[FetchedDataset, ...] = Field(
+        default=(),
+        exclude_if=lambda origins: not origins,
+    )

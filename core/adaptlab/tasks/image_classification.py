@@ -63,6 +63,7 @@ class ImageClassification(RecordsTask, ImageTask):
     """
 
     title: ClassVar[str] = "Image classification"
+    hub_task: ClassVar[str] = "image-classification"
     summary: ClassVar[str] = "Images of your own dataset with labels, for models of images."
     reference: ClassVar[str] = "Dosovitskiy et al. (ICLR 2021), the class token's head"
 

@@ -72,6 +72,7 @@ class TextClassification(PromptedTask):
     """
 
     title: ClassVar[str] = "Text classification"
+    hub_task: ClassVar[str] = "text-classification"
     summary: ClassVar[str] = "Texts of your own dataset with labels."
     reference: ClassVar[str] = "Schick, Schütze (EACL 2021), label words"
     ends: ClassVar[bool] = False

@@ -16,7 +16,7 @@ _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 SPLIT_SIGN = "#"
 DIGITS = 12
 """Digits of a commit in names."""
-LONGEST_DATASET = 63
+LONGEST_USUAL = 63
 _SPLIT = re.compile(r"[^\s/#\x00-\x1f\x7f]{1,128}")
 
 
@@ -50,6 +50,21 @@ class HubName(Value):
     def __str__(self) -> str:
         """Return the name as users write it."""
         return f"{PREFIX}{self.repository}@{self.revision}"
+
+    @property
+    def usual_name(self) -> str:
+        """The name that its model gets on a server unless another is given."""
+        return self.name_with()
+
+    def name_with(self, *parts: str | None) -> str:
+        """Return the repository, some of its parts and the revision as one name.
+
+        Names of parts that are None, and of the main branch, are left out.
+        """
+        pinned = None if self.revision == MAIN else self.revision[:DIGITS]
+        words = [one for one in (self.repository, *parts, pinned) if one]
+        text = re.sub(r"[^a-z0-9._]+", "-", "-".join(words).lower())
+        return text.strip("-._")[:LONGEST_USUAL].rstrip("-._")
 
     @classmethod
     def read(cls, text: str, pointer: str) -> Self:
@@ -91,6 +106,28 @@ class HubDatasetOrigin(HubOrigin):
     files: tuple[str, ...]
 
 
+class FetchedDataset(Value):
+    """A dataset that a job reads, and where its content was fetched.
+
+    `commit` is what `revision` meant then. Public texts do not name a `private` repository.
+    """
+
+    name: str
+    digest: str
+    endpoint: str
+    repository: str
+    revision: str
+    commit: str
+    config: str
+    split: str
+    private: bool = False
+
+    def __str__(self) -> str:
+        """Return the name of the content on the hub, by its commit."""
+        name = HubName(repository=self.repository, revision=self.commit)
+        return str(HubDatasetName(name=name, config=self.config, split=self.split))
+
+
 class HubDatasetName(Value):
     """A split of a dataset on a hub; what is None is the dataset's default."""
 
@@ -106,11 +143,7 @@ class HubDatasetName(Value):
     @property
     def usual_name(self) -> str:
         """The name that its dataset gets on a server unless another is given."""
-        whole = self.name
-        pinned = None if whole.revision == MAIN else whole.revision[:DIGITS]
-        words = [one for one in (whole.repository, self.config, self.split, pinned) if one]
-        text = re.sub(r"[^a-z0-9._]+", "-", "-".join(words).lower())
-        return text.strip("-._")[:LONGEST_DATASET].rstrip("-._") or "records"
+        return self.name.name_with(self.config, self.split)
 
     @classmethod
     def read(cls, text: str, pointer: str) -> Self:

@@ -4,6 +4,7 @@ The same adapter has the same card at any time, so a repeated push changes nothi
 people, folders or studies are in it.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
@@ -11,11 +12,12 @@ import yaml
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from adaptlab.comparisons.report import Report
+from adaptlab.comparisons.report import RIGHT, Report, ReportRow
+from adaptlab.figures import counted
 from adaptlab.plugins.registry import as_json
 from adaptlab.specs.resolved import ResolvedAdapt, readable
 from adaptlab.specs.spec import ResolvedSpec
-from adaptlab.weights.hub_name import HubOrigin
+from adaptlab.weights.hub_name import FetchedDataset, HubOrigin
 from adaptlab_db.tables import CheckpointRow, EvaluationRow, Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.models.base_tensors import BaseTensors
@@ -34,7 +36,11 @@ model = PeftModel.from_pretrained(base, {repository!r})
 
 
 def model_card(
-    session: Session, checkpoint: CheckpointRow, repository: str, readme: str | None
+    session: Session,
+    checkpoint: CheckpointRow,
+    repository: str,
+    endpoint: str,
+    readme: str | None,
 ) -> str:
     """Return the `README.md` of a pushed adapter.
 
@@ -42,14 +48,16 @@ def model_card(
         session: a unit of work that sees the job and its study.
         checkpoint: the adapter.
         repository: where it is pushed.
+        endpoint: the address of the hub.
         readme: what the exported folder says about its trained head, None without one.
     """
     job = session.get_one(Job, checkpoint.job_id)
-    resolved = readable(ResolvedSpec.model_validate(job.resolved_spec))
+    document = ResolvedSpec.model_validate(job.resolved_spec)
+    resolved = readable(document)
     assert isinstance(resolved, ResolvedAdapt)  # only adapters have a PEFT folder
     origin = origin_of(session, job)
     base = resolved.base_model if origin is None else origin.repository
-    report = _report(session, job, resolved)
+    report, own = _report(session, job, resolved)
     compared: list[str] = [] if report is None else [*_compared(report)]
     sections = [
         f"# {resolved.method.title} for {resolved.task.name} on {base}",
@@ -64,7 +72,14 @@ def model_card(
         "languages, or whether its answers are safe.",
         f"Made with adaptlab {VERSION}; the digest of the job is {job.spec_digest}.",
     ]
-    head = yaml.safe_dump(_metadata(resolved, origin), sort_keys=True, allow_unicode=True)
+    metadata = dict(_metadata(resolved, origin))
+    if report is not None and own is not None and math.isfinite(float(own.figure)):
+        dataset = _dataset(resolved, document.dataset_origins)
+        source = {"name": f"adaptlab {VERSION}", "url": f"{endpoint}/{repository}"}
+        result = {**_result(resolved, report, own), "dataset": dataset, "source": source}
+        name = repository.rpartition("/")[2]
+        metadata["model-index"] = [{"name": name, "results": [result]}]
+    head = yaml.safe_dump(metadata, sort_keys=True, allow_unicode=True)
     return f"---\n{head}---\n\n" + "\n\n".join(_joined(sections)) + "\n"
 
 
@@ -92,10 +107,7 @@ def _joined(sections: Sequence[str]) -> Iterator[str]:
 
 
 def _metadata(resolved: ResolvedAdapt, origin: HubOrigin | None) -> Mapping[str, object]:
-    """Return the members of the card that the hub reads.
-
-    The task's items are not on the hub, so there is no `model-index`, which names a dataset there.
-    """
+    """Return the members of the card that the hub reads, without scores."""
     tags = [TAG, resolved.method.name.replace("_", "-")]
     if origin is None:
         return {"library_name": "peft", "tags": tags}
@@ -112,22 +124,60 @@ def _metadata(resolved: ResolvedAdapt, origin: HubOrigin | None) -> Mapping[str,
     }
 
 
-def _report(session: Session, job: Job, resolved: ResolvedAdapt) -> Report | None:
-    """Return the report of the job's first study, or of it alone."""
+def _result(resolved: ResolvedAdapt, report: Report, own: ReportRow) -> Mapping[str, object]:
+    """Return the score of a method in the form of `model-index`.
+
+    It is the figure in the card's table, in its unit and over its seeds.
+    """
+    metric = "accuracy" if report.unit == RIGHT else str(as_json(resolved.task).get("metric"))
+    return {
+        "task": {"type": resolved.task.hub_task, "name": resolved.task.title},
+        "metrics": [
+            {
+                "type": metric,
+                "value": float(own.figure),
+                "name": f"{report.unit}, mean of {counted(own.seeds, 'seed')}",
+            }
+        ],
+    }
+
+
+def _dataset(resolved: ResolvedAdapt, origins: Sequence[FetchedDataset]) -> Mapping[str, object]:
+    """Return what was scored, by its name on the hub if that is public."""
+    digests = sorted(reference.digest for reference in resolved.task.datasets())
+    args = {"test_items": resolved.test_items, "digests": digests}
+    public = [one for one in origins if [one.digest] == digests and not one.private]
+    if not public:
+        return {"type": resolved.task.name, "name": resolved.task.title, "args": args}
+    (one, *_) = public
+    return {
+        "type": one.repository,
+        "name": one.repository,
+        "config": one.config,
+        "split": one.split,
+        "revision": one.commit,
+        "args": args,
+    }
+
+
+def _report(
+    session: Session, job: Job, resolved: ResolvedAdapt
+) -> tuple[Report | None, ReportRow | None]:
+    """Return the report of the job's first study, or of it alone, and its row."""
     study = first_studies(session, [job.id]).get(job.id)
     view = (
         comparisons.of_jobs(session, [job.id])
         if study is None
         else comparisons.of_study(session, study)
     )
-    tables = [table for table in view.tables if table.base_model == resolved.base_model]
-    reports = [
-        report
-        for table in tables
-        for report in table.reports
-        if any(row.parameters == resolved.budget.trainable_parameters for row in report.rows)
-    ]
-    return next(iter(reports), None)
+    for table in view.tables:
+        labels = {method.label for method in table.methods if job.id in method.jobs}
+        for report in table.reports if labels else ():
+            sizes = {row.parameters for row in report.rows}
+            if resolved.budget.trainable_parameters in sizes:
+                own = [row for row in report.rows if row.label in labels]
+                return report, next(iter(own), None)
+    return None, None
 
 
 def _compared(report: Report) -> Iterator[str]:

@@ -90,6 +90,7 @@ class Push:
             session,
             checkpoint,
             self._claimed.name.repository,
+            self._claimed.endpoint,
             None if readme is None else readme.decode(),
         )
         return {**files, README: card.encode()}

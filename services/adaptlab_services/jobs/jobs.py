@@ -58,6 +58,7 @@ from adaptlab_services.limits import limits, quotas, sizes
 from adaptlab_services.models import base_models, coming_folders, datasets, folder_changes
 from adaptlab_services.models.adapter_folders import resolved_adapter
 from adaptlab_services.models.dataset_deletion import check_present
+from adaptlab_services.models.dataset_origins import with_origins
 from adaptlab_services.models.model_folders import NO_ROOTS, ModelRoots, resolved_import
 from adaptlab_services.models.roots import LONGEST_READING
 from adaptlab_services.models.token_checks import check_tokens
@@ -446,7 +447,7 @@ def _previews(session: Session, resolved: Sequence[tuple[Spec, Resolved]]) -> li
     """
     if not resolved:
         return []
-    documents = [write_resolved(job) for _, job in resolved]
+    documents = with_origins(session, [write_resolved(job) for _, job in resolved])
     digests = [spec_digest(document) for document in documents]
     times = estimates.estimate_each(session, [(job, s.resources.queue) for s, job in resolved])
     served, done = workers.live_queues(session), _done_before(session, digests)

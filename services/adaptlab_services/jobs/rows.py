@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from adaptlab.plugins.sizing import PARAMETERS
 from adaptlab.specs.spec import AnySpec, ResolvedSpec
 from adaptlab_db.tables import Job, JobEvent
+from adaptlab_services.models.dataset_origins import with_origins
 from adaptlab_services.people import access
 from adaptlab_services.people.tokens import Principal
 
@@ -53,7 +54,9 @@ def insert_jobs(session: Session, principal: Principal, new: Sequence[NewJob]) -
     if not new:
         return ()
     place = {"owner_id": principal.user_id, "project_id": access.to_create(session)}
-    return insert_rows(session, [_row(job) | place for job in new], {"by": principal.name})
+    documents = with_origins(session, [job.resolved for job in new])
+    rows = [_row(job, document) | place for job, document in zip(new, documents, strict=True)]
+    return insert_rows(session, rows, {"by": principal.name})
 
 
 def insert_job(session: Session, principal: Principal, new: NewJob) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def insert_job(session: Session, principal: Principal, new: NewJob) -> dict[str,
     """
     project_id = access.to_create(session)
     place = {"owner_id": principal.user_id, "project_id": project_id}
-    row = _row(new) | place | {"id": uuid.uuid4(), "event_sequence": 1}
+    (document,) = with_origins(session, [new.resolved])
+    row = _row(new, document) | place | {"id": uuid.uuid4(), "event_sequence": 1}
     stored = session.execute(_INSERT, row).mappings().one()
     session.execute(insert(_EVENTS), [_first_event(row, {"by": principal.name})])
     return dict(stored)
@@ -94,9 +98,9 @@ def _first_event(job: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, A
     return {"job_id": job["id"], "sequence": 1, "type": job["state"], "data": data}
 
 
-def _row(job: NewJob) -> dict[str, Any]:  # columns of any type
+def _row(job: NewJob, resolved: ResolvedSpec) -> dict[str, Any]:  # columns of any type
     """Return the columns that `Job` marks as `ASKED`, and the state."""
-    spec, resolved = job.spec, job.resolved
+    spec = job.spec
     return {
         "state": job.state,
         "kind": spec.kind,

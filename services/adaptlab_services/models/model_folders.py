@@ -99,8 +99,8 @@ def _coming(session: Session, name: HubName, base_model: str) -> tuple[Family, M
     found = coming_folders.planned(session, name, base_model)
     if found is None:
         detail = (
-            f"{name} has not been fetched into the project, and the hub was not asked for it here. "
-            f"Ask first, with `adaptlab hub plan {name}`, and send this again within ten minutes."
+            f"{name} has not been fetched into the project, and previews on pages do not ask the "
+            f"hub. Submit the job, which does, or run `adaptlab hub plan {name}` first."
         )
         raise InvalidSpec(Problem(POINTER, "not_fetched", detail))
     return found

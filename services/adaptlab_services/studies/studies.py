@@ -219,6 +219,19 @@ def inside_project_of(session: Session, study: str) -> AbstractContextManager[No
     )
 
 
+def inside_extended(
+    session: Session, study: str, *, is_preview: bool
+) -> AbstractContextManager[None]:
+    """Work in the project of a study that is to be extended.
+
+    Raises `Absent`, and `Forbidden` unless the caller may extend it or it is a preview.
+    """
+    row = study_row(session, study)
+    if not is_preview:
+        access.check_change(session, row.owner_id, row.project_id)
+    return access.inside(session, row.project_id)
+
+
 def get(session: Session, study: str) -> StudyView:
     """Return one study, by id or name; raises `Absent`."""
     row = study_row(session, study)

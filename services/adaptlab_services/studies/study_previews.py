@@ -20,6 +20,7 @@ from adaptlab_answers.studies import (
     StudyPreview,
 )
 from adaptlab_services.jobs.estimates import estimate_each
+from adaptlab_services.models.dataset_origins import with_origins
 from adaptlab_services.studies.study_checks import CheckAssignment, CheckJob
 from adaptlab_services.studies.study_jobs import Assignment, OwnJob
 
@@ -139,15 +140,16 @@ def _views(session: Session, jobs: Sequence[_Planned]) -> tuple[PlannedJobView, 
     """Views of the jobs; those that are not reused are estimated together."""
     new = [(job.resolved, job.queue) for job in jobs if job.reused is None]
     estimates = iter(estimate_each(session, new))
+    documents = with_origins(session, [write_resolved(job.resolved) for job in jobs])
     return tuple(
         PlannedJobView(
             spec_digest=job.digest,
-            resolved_spec=write_resolved(job.resolved),
+            resolved_spec=document,
             budget=job.resolved.budget,
             replicates=job.replicates,
             passes=job.passes,
             reused=job.reused,
             estimate=next(estimates) if job.reused is None else None,
         )
-        for job in jobs
+        for job, document in zip(jobs, documents, strict=True)
     )

@@ -254,6 +254,14 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         hint="pretrained here, or imported",
         required=True,
     )
+    on_hub = FormField(
+        "/base_model/folder",
+        "Or a model on the hub",
+        "hub_model",
+        instead_of="/base_model",
+        placeholder="hub:ORGANISATION/NAME@REVISION",
+        hint="fetched and imported first, under a name from its repository",
+    )
     summaries = {model.name: base_summary(model) for model in offered.bases}
     base = replace(
         base,
@@ -273,7 +281,7 @@ def _adapting(chosen: Callable[[str], str], offered: Around) -> tuple[Section, .
         for name in ("trainable_parameters", "fraction_of_base", "context_tokens")
     )
     first = (
-        Section("base", "Base model", "the model to adapt", (base,), (inline,)),
+        Section("base", "Base model", "the model to adapt", (base, on_hub), (inline,)),
         chosen_section("task", "/task", chosen, "what the adapted model learns"),
     )
     adapter = field_of("adapt", "/adapter")

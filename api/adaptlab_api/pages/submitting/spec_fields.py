@@ -39,7 +39,7 @@ class FormField:
         choices: the values to choose from; several can be chosen if the kind is `lines`.
         grouped: further choices, by heading.
         several_lines: the height of the field in lines; 0 for a single line.
-        instead_of: the field whose place in the spec this one takes if that one is empty.
+        instead_of: the field whose place in the spec this one takes unless it is empty.
         descriptions: a description of each choice.
         first: the number of entries of a list that belong to other fields.
     """

@@ -110,8 +110,10 @@ def filled_from(document: Document, sections: Sequence[Section]) -> Filled:
     every = list(_fields(sections))
     for field in filter(_is_several, every):
         chosen[field.pointer] = _take_chosen(left, field)
-    # Backwards: later entries of a list are taken before its first, and names last.
-    for field in reversed([field for field in every if not _is_several(field)]):
+    # Backwards: later entries of a list are taken before its first, and names last. A name on the
+    # hub is shorter than the JSON that it means.
+    backwards = reversed([field for field in every if not _is_several(field)])
+    for field in sorted(backwards, key=lambda field: field.kind != "hub_model"):
         if (text := _take_text(left, field)) is not None:
             texts[field.pointer] = text
     return Filled(texts, chosen, pretty(left) if left else "")
@@ -172,9 +174,15 @@ def _field_of(place: str, fields: Sequence[FormField]) -> str | None:
     if further and not any(field.place == place for field in above):
         return further[0].pointer
     if above:
-        return max(above, key=lambda field: len(field.place)).pointer
+        return max(above, key=lambda field: _nearness(place, field)).pointer
     below = (field.pointer for field in fields if field.place.startswith(f"{place}/") and place)
     return next(below, None)
+
+
+def _nearness(place: str, field: FormField) -> tuple[int, int]:
+    """Return the lengths of the parts of a place that are those of a field."""
+    is_above = f"{place}/".startswith(f"{field.pointer}/")
+    return len(field.place), len(field.pointer) if is_above else 0
 
 
 def _is_further(place: str, field: FormField) -> bool:
@@ -207,8 +215,7 @@ def _put_text(
 ) -> None:
     value = copy.deepcopy(known[text]) if text in known else read(field.kind, text)
     if field.instead_of:
-        if look(document, field.instead_of) is None:
-            put(document, field.instead_of, value)
+        put(document, field.instead_of, value)
     elif field.pointer.endswith(f"/{END}"):
         above = look(document, field.pointer.removesuffix(f"/{END}"))
         for entry in cast("list[object]", value) if above != ALL else ():

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
+from adaptlab.errors import InvalidSpec
+from adaptlab.weights.hub_name import PREFIX, HubName
 from adaptlab_api.pages.rendering.annotation_form import labels_of
 
 Kind = Literal[
@@ -24,13 +26,15 @@ Kind = Literal[
     "labels",
     "open",
     "lines",
+    "hub_model",
 ]
-"""`integers` is one integer or a list, `open` a bare text or JSON, `lines` a list of these, and
-`labels` lines of `name = value`."""
+"""`integers` is one integer or a list, `open` a bare text or JSON, `lines` a list of these,
+`labels` lines of `name = value`, and `hub_model` the import of a model by its name on the hub."""
 
 Json = object
 """Any JSON value, as Python's parser returns it."""
 
+NAMELESS = "model"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
 _SPACES = re.compile(r"(?<=[0-9])[ _\u2009\u202f\u00a0](?=[0-9]{3})")
@@ -63,6 +67,10 @@ def _written(kind: Kind, value: Json) -> str | None:
             return _opened(value)
         case "lines", list():
             return "\n".join(_opened(entry) for entry in cast("list[Json]", value))
+        case "hub_model", {"folder": str(folder)}:
+            return folder
+        case "hub_model", _:
+            return None
         case _, str():
             return value
         case "labels", Mapping():
@@ -133,6 +141,16 @@ def _lines(text: str) -> Json:
     return [_open(line.strip()) for line in text.splitlines() if line.strip()]
 
 
+def _hub_model(text: str) -> Json:
+    """Return the spec of an import, which is named after its repository."""
+    folder = PREFIX + text.removeprefix(PREFIX)
+    try:
+        name = HubName.read(folder, "").usual_name
+    except InvalidSpec:  # which the validation reports
+        name = NAMELESS
+    return {"kind": "import", "name": name, "folder": folder}
+
+
 _READ: Mapping[Kind, Callable[[str], Json]] = {
     "integer": _integer,
     "number": _number,
@@ -145,4 +163,5 @@ _READ: Mapping[Kind, Callable[[str], Json]] = {
     "labels": labels_of,
     "open": _open,
     "lines": _lines,
+    "hub_model": _hub_model,
 }

@@ -76,6 +76,7 @@ def facts_of(job: "JobView") -> list[tuple[str, object]]:
         ("name", job.name),
         ("error", job.error),
         ("fetch", job.fetch and fetch_text(job.fetch)),
+        ("datasets", ", ".join(map(str, job.resolved_spec.dataset_origins))),
         ("attempt", job.attempt),
         ("queue", job.queue.name if job.queue else None),
         ("worker", job.worker.host if job.worker else None),
