@@ -29,7 +29,7 @@ from adaptlab.records.rendered_items import (
     item_of,
     rendering_of,
 )
-from adaptlab.records.task_groups import GroupMember, StagedGroup, staged_group
+from adaptlab.records.task_groups import MOST_MEMBERS, GroupMember, StagedGroup, staged_group
 from adaptlab.text.lengths import BYTES_PER_TOKEN, MeanBytes
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
@@ -37,8 +37,6 @@ from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Name, Value
 
 MOST_TASKS = 64
-MOST_PARTS = 128
-"""Limit of tasks with those of groups."""
 MOST_SHOTS = 64
 USUAL_ANSWER = 128
 """The most tokens of a choice, if the spec does not say otherwise."""
@@ -390,6 +388,9 @@ def _problems_of_groups(tasks: Sequence[str]) -> Iterator[Problem]:
     if twice := next((task for task, count in Counter(tasks).items() if count > 1), None):
         detail = f"{twice} occurs twice, once in a group. Name it or the group."
         yield Problem("/tasks", "task_twice", detail)
-    if len(tasks) > MOST_PARTS:
-        detail = f"The groups have {len(tasks)} tasks. Name at most {MOST_PARTS}."
-        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_PARTS,))
+    if len(tasks) > MOST_MEMBERS:
+        detail = (
+            f"With those of groups, {len(tasks)} tasks are named, and {MOST_MEMBERS} are the limit "
+            "of an entry. Put some groups into another entry of evaluation.tasks."
+        )
+        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_MEMBERS,))
