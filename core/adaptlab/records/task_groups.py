@@ -19,6 +19,10 @@ MOST_MEMBERS = 128
 """The most tasks of a group, and of a job with those of its groups."""
 
 
+GROUP_FIELD = "subtask"
+"""The field of a group's dataset that lists its tasks."""
+
+
 class GroupMetric(Value):
     """A metric that a group averages over all its tasks.
 
@@ -86,7 +90,7 @@ def group_records(
     if len(averaged) > LONGEST_VALUE or len(listed) > MOST_WORDS:
         raise ValueError(f"{group} has too many tasks, or too many metrics to be averaged.")
     more = {"averaged": averaged} if known else {}
-    return ({"group": group, "subtask": names, "split": SPLIT, **more} for names in listed)
+    return ({"group": group, GROUP_FIELD: names, "split": SPLIT, **more} for names in listed)
 
 
 def _listed(tasks: Iterable[str]) -> Iterator[str]:
@@ -108,7 +112,7 @@ def staged_group(facts: RecordsFacts, group: str) -> StagedGroup | None:
 
     The tasks of one that an earlier version staged, one per record, are sorted.
     """
-    field = facts.field("subtask")
+    field = facts.field(GROUP_FIELD)
     if field is None or field.values is None or only_value(facts, "group") != group:
         return None
     try:

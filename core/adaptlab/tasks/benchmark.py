@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -120,6 +120,18 @@ class Benchmark(TextTask):
     def has_right_answers(cls, task: Mapping[str, object]) -> bool:
         """Return False for whole texts, which alone have a metric."""
         return task.get("metric") is None
+
+    @classmethod
+    def looked_up(cls, choice: Mapping[str, object], datasets: Datasets) -> Iterable[str]:
+        """Return the datasets of its tasks, of groups and of the tasks in them."""
+        try:
+            chosen = cls.model_validate(choice)
+        except ValueError:  # of another version
+            return ()
+        if chosen.dataset:
+            return ()
+        tasks = (*chosen.tasks, *(task for _, task, _ in chosen._named(datasets)))
+        return {dataset_of(task, chosen.shots, chosen.limit) for task in tasks}
 
     @classmethod
     def own_label(cls, task: Mapping[str, object]) -> str | None:
