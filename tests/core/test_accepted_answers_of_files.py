@@ -163,7 +163,7 @@ def test_metrics_that_cannot_count_no_answer_are_refused(metric: str) -> None:
 @pytest.mark.parametrize("given", ["", "the", ". an", "Lima", "the city of Lima"])
 @pytest.mark.parametrize("right", [[], ["Lima"], ["Lima", "the city", "city of Lima!"]])
 def test_scores_are_those_of_squad_2(given: str, right: list[str]) -> None:
-    """As `evaluate-v2.0.py` has it, no answer is the only right answer to its question."""
+    """As in `evaluate-v2.0.py`, where no answer can be the right one."""
     exact, overlap = official_scores(given, right or [""], no_answer=True)
     ours = accepted_in(json.dumps(right), "list")
     for name, score in {"squad_exact_match": exact, "squad_f1": overlap}.items():

@@ -86,7 +86,7 @@ def test_a_model_that_gives_another_right_answer_is_right(tmp_path: Path) -> Non
 
 
 def test_a_question_without_an_answer_is_right_if_nothing_is_given(tmp_path: Path) -> None:
-    """Its item asks for the end of the text at once, and its metric for no words."""
+    """Its item asks for the end of the text, and its metric for no words."""
     every = [{**one, "told": "[]"} if n % 2 else one for n, one in enumerate(records())]
     data = stored(tmp_path, every)
     task = TASK | {"metric": "squad_f1"}

@@ -112,7 +112,7 @@ class TextCompletion(WrittenAnswers, PromptedTask):
             yield from self._misfits_without_answers(facts.name, without)
 
     def _misfits_without_answers(self, dataset: str, count: int) -> Iterator[Problem]:
-        """Yield the problem of records without an answer that are not read as such."""
+        """Yield the problem of missing answers that are not read as such."""
         metric = self.own_metric()
         if self.answer.several == "bars":
             detail = f"{count:,} records of {dataset!r} have an empty list. Set `several: list`."

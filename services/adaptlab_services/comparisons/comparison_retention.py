@@ -1,4 +1,4 @@
-"""What rows retain, gain and score on groups, from all scores of their jobs."""
+"""Retention, gain and group scores of rows, from the scores of their jobs."""
 
 from collections.abc import Sequence
 
