@@ -1,17 +1,21 @@
 """Scores of groups are those that lm-eval's own function gives."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.standard_groups import scored
+from tests.texts import stored
 
 from adaptlab.comparisons.group_scores import group_scores
+from adaptlab.records.task_groups import group_records, staged_group
 from adaptlab.specs.spec import TaskGroup
+from adaptlab_client.machine.benchmark_generation import NotRendered
 from adaptlab_client.machine.harness_files import averaged, subtasks
 
-SIZES = (2, 31, 7)
+SIZES = (2, 31, 7, *range(40, 150))
 
 
 @pytest.mark.parametrize("by_size", [True, False])
@@ -22,13 +26,14 @@ def test_a_score_is_that_of_the_harness(by_size: bool) -> None:
         scored(task, [int(bit) for bit in rng.integers(0, 2, size)])
         for task, size in zip(tasks, SIZES, strict=True)
     ]
-    group = TaskGroup(name="all", metric="acc", weight_by_size=by_size, tasks=(0, 1, 2))
+    places = tuple(range(len(SIZES)))
+    group = TaskGroup(name="all", metric="acc", weight_by_size=by_size, tasks=places)
     (score,) = group_scores([group], tasks, told)
     results = {
         f"task_{one.total}": {"acc,none": one.accuracy, "sample_len": one.total} for one in told
     }
     theirs = of_harness(results, {"metric": "acc", "weight_by_size": by_size})
-    assert score.accuracy.mean == pytest.approx(theirs["acc,none"], rel=1e-15)
+    assert score.accuracy.mean == theirs["acc,none"], "to the last digit"
     assert score.items == theirs["sample_len"]
 
 
@@ -59,3 +64,15 @@ def test_what_a_group_averages_is_read(group: str, found: list[object]) -> None:
     metrics = averaged(group)
     assert [(one.metric, one.filters, one.weight_by_size) for one in metrics] == found
     assert len(subtasks("mmlu")) == 57
+
+
+def test_a_large_group_keeps_its_tasks_and_their_order(tmp_path: Path) -> None:
+    tasks = subtasks("belebele")
+    kept = stored(tmp_path, group_records("belebele", tasks), "belebele-0-shots")
+    group = staged_group(kept.facts, "belebele")
+    assert group is not None
+    assert group.tasks == tasks
+    assert (len(tasks), len(subtasks("blimp"))) == (122, 67)
+    assert tasks != tuple(sorted(tasks)), "a sum over them would end in other digits"
+    with pytest.raises(NotRendered, match="798 tasks, and 128 are the limit"):
+        subtasks("mmmlu")

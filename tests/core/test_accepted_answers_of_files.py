@@ -37,8 +37,13 @@ def facts_of(records: list[dict[str, str]]) -> RecordsFacts:
     return gatherer.facts("people", gatherer.digest)
 
 
-def official_scores(given: str, right: list[str]) -> tuple[float, float]:
-    """Return exact match and F1 as the script of SQuAD 1.1 computes them."""
+def official_scores(
+    given: str, right: list[str], *, no_answer: bool = False
+) -> tuple[float, float]:
+    """Return exact match and F1 as the script of SQuAD 1.1 computes them.
+
+    With `no_answer`, as that of SQuAD 2.0: without words on a side, F1 is 1 if they agree.
+    """
 
     def normal(text: str) -> str:
         text = "".join(sign for sign in text.lower() if sign not in set(string.punctuation))
@@ -46,6 +51,8 @@ def official_scores(given: str, right: list[str]) -> tuple[float, float]:
 
     def f1(one: str, other: str) -> float:
         mine, theirs = normal(one).split(), normal(other).split()
+        if no_answer and not (mine and theirs):
+            return int(mine == theirs)
         same = sum((Counter(mine) & Counter(theirs)).values())
         if not same:
             return 0
@@ -85,7 +92,7 @@ def test_parquet_has_them_as_json_lines_do(tmp_path: Any) -> None:
     [
         ({"value": "Lima", "aliases": ["Lima", "the city"]}, ["Lima", "the city"]),
         ({"value": "Lima", "aliases": [], "type": "x"}, "Lima"),
-        ({"text": [], "answer_start": []}, ""),
+        ({"text": [], "answer_start": []}, []),
         ({"text": "Lima"}, {"text": "Lima"}),
         ({"value": 3, "aliases": []}, {"value": 3, "aliases": []}),
         ("Lima", "Lima"),
@@ -125,10 +132,43 @@ def test_lists_are_not_read_as_text_without_a_word() -> None:
     ).accepts_several()
 
 
-@pytest.mark.parametrize("value", ["", "[]"])
-def test_questions_without_an_answer_are_refused(value: str) -> None:
+def test_an_empty_text_is_refused_as_an_answer_that_is_missing() -> None:
     with pytest.raises(InvalidSpec, match="where a question has none"):
-        resolved(facts("Lima", '["Lima", "the city"]', value))
+        resolved(facts("Lima", '["Lima", "the city"]', ""))
+
+
+def test_questions_of_squad_2_without_an_answer_have_the_empty_one() -> None:
+    rows = [squad(n, texts) for n, texts in enumerate([("Lima",), (), ("Quito",)] * 40)]
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    found = facts_of([dict(one) for one in read_records([lines], "jsonl")])
+    field = found.field("answers")
+    assert field is not None
+    assert field.answers is not None
+    assert (field.answers.most, field.answers.unanswered, field.empty) == (1, 40, 0)
+    task = resolved(found)
+    assert task.accepted({"question": "Who is 1?", "answers": "[]"}) == ("",)
+    assert task.majority(found) == pytest.approx(1 / 3), "of the empty answer too"
+    with pytest.raises(InvalidSpec, match=r"as lists\. Set"):
+        resolved(found, answer={"field": "answers"})
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "rouge_l", "numeric", "maths"])
+def test_metrics_that_cannot_count_no_answer_are_refused(metric: str) -> None:
+    with pytest.raises(InvalidSpec, match=rf"which {metric} cannot count\. Use squad_f1"):
+        resolved(facts("Lima", '["Lima", "the city"]', "[]"), metric=metric)
+    with pytest.raises(InvalidSpec, match=r"an empty list\. Set `several: list`"):
+        resolved(facts("1", '["1", "2"]', "[]"), answer={"field": "answers", "several": "bars"})
+
+
+@pytest.mark.parametrize("given", ["", "the", ". an", "Lima", "the city of Lima"])
+@pytest.mark.parametrize("right", [[], ["Lima"], ["Lima", "the city", "city of Lima!"]])
+def test_scores_are_those_of_squad_2(given: str, right: list[str]) -> None:
+    """As in `evaluate-v2.0.py`, where no answer can be the right one."""
+    exact, overlap = official_scores(given, right or [""], no_answer=True)
+    ours = accepted_in(json.dumps(right), "list")
+    for name, score in {"squad_exact_match": exact, "squad_f1": overlap}.items():
+        metric = METRICS.get(name).of_several()
+        assert max(metric.of_answer(given, one)[0] for one in ours) == pytest.approx(score)
 
 
 @pytest.mark.parametrize("values", [("Lima",), ("[1, 2]", "Lima"), ("[x", "Lima"), ('{"a": 1}',)])

@@ -75,7 +75,7 @@ def test_a_groups_metrics_are_read_back(tmp_path: Path) -> None:
     kept = stored(tmp_path, group_records("all", ["b", "a"], [BY_SIZE, strict]), "all-0-shots")
     group = staged_group(kept.facts, "all")
     assert group is not None
-    assert (group.tasks, group.metrics) == (("a", "b"), (BY_SIZE, strict))
+    assert (group.tasks, group.metrics) == (("b", "a"), (BY_SIZE, strict))
     assert group.member("exact_match", "flexible") is None
     member = group.member("exact_match", "strict")
     assert member is not None
@@ -83,6 +83,13 @@ def test_a_groups_metrics_are_read_back(tmp_path: Path) -> None:
     assert staged_group(kept.facts, "other") is None
     unknown = GroupMetric(metric="f1")
     assert "averaged" not in next(group_records("all", ["a"], [unknown]))
+
+
+def test_a_group_of_an_earlier_version_has_a_task_per_record(tmp_path: Path) -> None:
+    records = [{"group": "all", "subtask": task, "split": "test"} for task in ("b", "a")]
+    group = staged_group(stored(tmp_path, records, "all-0-shots").facts, "all")
+    assert group is not None
+    assert group.tasks == ("a", "b")
 
 
 def group_of(metric: GroupMetric = BY_SIZE) -> TaskGroup:

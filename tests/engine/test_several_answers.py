@@ -85,6 +85,21 @@ def test_a_model_that_gives_another_right_answer_is_right(tmp_path: Path) -> Non
     assert without[3] == 0
 
 
+def test_a_question_without_an_answer_is_right_if_nothing_is_given(tmp_path: Path) -> None:
+    """Its item asks for the end of the text, and its metric for no words."""
+    every = [{**one, "told": "[]"} if n % 2 else one for n, one in enumerate(records())]
+    data = stored(tmp_path, every)
+    task = TASK | {"metric": "squad_f1"}
+    model = planned(pretraining(data, task), data)[1]
+    found: Any = judged(model, model.plan.task, "test", ITEMS, 2, with_answers=True, seeds=(0, 1))
+    texts = item_texts(model.plan.task)
+    empty = [place for place, one in enumerate(texts.shown(ITEMS)) if not one.expected.text]
+    assert 0 < len(empty) < ITEMS
+    found.told[0][empty[0]] = [[texts.end] if texts.end is not None else []]
+    by_item = statistics_of(model.plan.task, "test", METRICS.get("squad_f1"), found)[0]
+    assert by_item[empty[0]] == 1
+
+
 @pytest.mark.parametrize("metric", ["exact_match", "text_match"])
 def test_exact_match_counts_any_right_answer(metric: str, data: Stored) -> None:
     texts = texts_of(data.task(TASK | {"metric": metric}))

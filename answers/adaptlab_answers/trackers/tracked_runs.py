@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.report import ReportRow
 from adaptlab.comparisons.scores import has_right_answers
 from adaptlab.comparisons.table_comparison import TableComparison
@@ -93,6 +94,10 @@ class StudyResults(Protocol):
 
     def evaluations(self, job_id: UUID) -> Sequence[EvaluationView]:
         """Return the scores of a job's adapted models."""
+        ...
+
+    def group_scores(self, job_id: UUID) -> Sequence[GroupScore]:
+        """Return the scores of groups of standard tasks of a job."""
         ...
 
     def replicates(self, job_id: UUID) -> Sequence[ReplicateResult]:
@@ -198,9 +203,23 @@ def _job_run(
                 TrackedPoint(f"test/accuracy{SCORES[one]}", steps, value)
                 for one, value in scores.items()
             ),
+            *_group_points(results, job, steps),
             *(() if job.terminal else _so_far(results, job)),
         ),
     )
+
+
+def _group_points(results: StudyResults, job: JobView, steps: int) -> Iterator[TrackedPoint]:
+    """Yield the scores of groups of standard tasks, with limits, over seeds."""
+    if not job.succeeded or not job.resolved_spec.evaluation_groups:
+        return
+    names: Counter[str] = Counter()
+    for one in results.group_scores(job.id):
+        names[one.name] += 1
+        again = f"_{names[one.name]}" if names[one.name] > 1 else ""
+        for statistic in ("mean", "low", "high"):
+            name = f"test/{one.name}{again}/{one.metric}{SCORES[statistic]}"
+            yield TrackedPoint(name, steps, getattr(one.accuracy, statistic))
 
 
 def _so_far(results: StudyResults, job: JobView) -> Iterator[TrackedPoint]:

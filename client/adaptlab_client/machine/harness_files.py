@@ -14,15 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from adaptlab.records.task_groups import GroupMetric
+from adaptlab.records.task_groups import MOST_MEMBERS, GroupMetric
 from adaptlab_client.machine.benchmark_generation import NotRendered
 from adaptlab_client.machine.own_benchmark import is_own, settings_of_file
 
 PACKAGE = "lm-eval"
 VERSION = "0.4.13"
 """The version whose prompts and tasks are tested."""
-MOST_SUBTASKS = 64
-"""A group is a dataset with a value for each, which are counted up to this number."""
 _KEY = r"^[\"']?{}[\"']?:\s*[\"']?([^\s\"'#]+)[\"']?\s*$"
 _TASK = re.compile(_KEY.format("task"), re.MULTILINE)
 _GROUP = re.compile(_KEY.format("group"), re.MULTILINE)
@@ -99,10 +97,10 @@ def subtasks(name: str) -> tuple[str, ...]:
     if is_own(name) or name in _files(root, _TASK):
         return ()
     found = tuple(dict.fromkeys(_members(tasks, root, name)))
-    if len(found) > MOST_SUBTASKS:
+    if len(found) > MOST_MEMBERS:
         raise NotRendered(
-            f"{name} has {len(found)} tasks, and {MOST_SUBTASKS} are the limit. Name some of them: "
-            f"{', '.join(found[:3])} …"
+            f"{name} has {len(found)} tasks, and {MOST_MEMBERS} are the limit of a group. Name "
+            f"groups in it or some of its tasks, in several commands: {', '.join(found[:3])} …"
         )
     return found
 

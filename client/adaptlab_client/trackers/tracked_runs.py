@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.runs.events import ReplicateResult
 from adaptlab_answers.jobs import JobView
@@ -48,6 +49,10 @@ class ClientStudyResults:
     def evaluations(self, job_id: UUID) -> Sequence[EvaluationView]:
         """Return the scores of a job's adapted models."""
         return self._client.jobs.evaluations(job_id, attached=True)
+
+    def group_scores(self, job_id: UUID) -> Sequence[GroupScore]:
+        """Return the scores of groups of standard tasks of a job."""
+        return self._client.jobs.group_scores(job_id)
 
     def replicates(self, job_id: UUID) -> Sequence[ReplicateResult]:
         """Return the replicates of a job."""

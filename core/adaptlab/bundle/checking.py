@@ -88,8 +88,8 @@ def check_bundle(path: Path) -> CheckedBundle:
 
     Every digest of the manifest is verified. Intervals, tests, ranks, verdicts, curves and warnings
     are recomputed from the outcomes and the jobs' specs. Tables and texts are written again, and
-    everything is compared. Diagnoses, retention and trials are not checked, because the data
-    behind them are only on the server.
+    everything is compared. Diagnoses, retention, groups of standard tasks and trials are not
+    checked, because the data behind them are only on the server.
 
     Raises:
         BrokenBundle: the file cannot be read as a bundle; the error names the member.

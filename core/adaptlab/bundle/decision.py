@@ -135,6 +135,11 @@ def _table(table: TableComparison) -> Iterator[str]:
     for found in table.frontiers:
         at = "" if found.budget is None else f" at {found.budget:,}"
         yield from _section(f"Gain against retention{at}", map(plain, frontier_lines(found)))
+    scores = ((_title(row.label), one) for row in table.groups for one in row.groups)
+    yield from _section(
+        "Groups of standard tasks",
+        (f"{name} on {plain(one.title)}: {one.figure}." for name, one in scores),
+    )
     yield from _section("On other base models", map(_carried, table.carried))
     yield from _section("Missing", (plain(row.text) for row in table.missing))
 

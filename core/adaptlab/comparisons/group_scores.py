@@ -25,11 +25,26 @@ class GroupScore(Value):
     accuracy: Interval
     alone: Interval | None = None
 
+    @property
+    def title(self) -> str:
+        """The group with its metric."""
+        return f"{self.label}, {self.metric}"
+
+    @property
+    def figure(self) -> str:
+        """The mean with its limits, such as `39.6 % (10.2 to 71.0)`."""
+        mean, low, high = (
+            f"{100 * share:.1f}"
+            for share in (self.accuracy.mean, self.accuracy.low, self.accuracy.high)
+        )
+        return f"{mean} % ({low} to {high})"
+
 
 def group_scores(
     groups: Sequence[TaskGroup],
     tasks: Sequence[Mapping[str, object]],
     evaluations: Sequence[Evaluation],
+    level: float = 0.95,
 ) -> tuple[GroupScore, ...]:
     """Return the scores of groups whose tasks are all scored.
 
@@ -37,6 +52,7 @@ def group_scores(
         groups: the groups of a job.
         tasks: the tasks that it is scored on.
         evaluations: the scores on its own base model, with every outcome.
+        level: the confidence of limits.
     """
     from adaptlab.comparisons.scores import SHOWN_SPLIT, task_labels  # loads numpy
 
@@ -44,12 +60,13 @@ def group_scores(
     members = [[tasks[place] for place in group.tasks] for group in groups]
     named = [{**of[0], "tasks": [group.name]} for group, of in zip(groups, members, strict=True)]
     every = zip(groups, task_labels(named), members, strict=True)
-    return tuple(_scores(every, scored))
+    return tuple(_scores(every, scored, level))
 
 
 def _scores(
     groups: "Iterator[tuple[TaskGroup, str, list[Mapping[str, object]]]]",
     scored: Sequence[Evaluation],
+    level: float,
 ) -> Iterator[GroupScore]:
     for group, label, tasks in groups:
         attached = _of_seeds(tasks, [one for one in scored if one.attached])
@@ -62,8 +79,8 @@ def _scores(
                 weight_by_size=group.weight_by_size,
                 tasks=len(tasks),
                 items=sum(one.total for one in attached[0]),
-                accuracy=_interval(attached, group),
-                alone=_interval(alone, group) if alone else None,
+                accuracy=_interval(attached, group, level),
+                alone=_interval(alone, group, level) if alone else None,
             )
 
 
@@ -79,10 +96,10 @@ def _of_seeds(
     return [found for found in by_replicate.values() if len(found) == len(tasks)]
 
 
-def _interval(seeds: Sequence[Sequence[Evaluation]], group: TaskGroup) -> Interval:
+def _interval(seeds: Sequence[Sequence[Evaluation]], group: TaskGroup, level: float) -> Interval:
     # Loaded here: the command line needs the class alone.
     from adaptlab.runs.item_outcomes import outcomes_of
     from adaptlab.statistics.group_interval import group_interval
 
     outcomes = [outcomes_of(of_task) for of_task in zip(*seeds, strict=True)]
-    return group_interval(outcomes, by_size=group.weight_by_size)
+    return group_interval(outcomes, by_size=group.weight_by_size, level=level)

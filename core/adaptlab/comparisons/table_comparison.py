@@ -11,6 +11,7 @@ from adaptlab.comparisons.comparison_warnings import WarningKind
 from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.diagnosis_next import HIGHEST_RATE
 from adaptlab.comparisons.frontier import Frontier
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.report import Report, SeenSeeds, report_of
 from adaptlab.comparisons.row_names import first_in_sentence, method_in_sentence
 from adaptlab.comparisons.scores import ScoreChange
@@ -154,6 +155,15 @@ class MethodRetention(Value):
     drift: tuple[TextDrift, ...] = ()
 
 
+class MethodGroups(Value):
+    """The scores of groups of standard tasks by the method in row `label`."""
+
+    method: str
+    label: str
+    budget: int | None
+    groups: tuple[GroupScore, ...]
+
+
 class MethodCarried(Value):
     """The score of what a method has found, on another base model.
 
@@ -205,7 +215,8 @@ class TableComparison(Value):
     which are not compared. `carried` has the scores on other base models. `metrics` has the task's
     metric of every method if it is not the share of right items. `seen` has what the project saw of
     the methods in other jobs. `reports` has one report per cell of the comparison, and `frontiers`
-    gain against retention where an old task was measured.
+    gain against retention where an old task was measured. `groups` has the scores of groups of
+    standard tasks that are watched.
     """
 
     base_model: str
@@ -222,6 +233,7 @@ class TableComparison(Value):
     reports: tuple[Report, ...] = ()
     retention: tuple[MethodRetention, ...] = ()
     frontiers: tuple[Frontier, ...] = ()
+    groups: tuple[MethodGroups, ...] = ()
 
 
 NOTE_ORDER: tuple[TableWarningKind, ...] = (

@@ -236,8 +236,11 @@ def _notes_on_answers(answer: FieldFacts) -> tuple[str, ...]:
         notes = (
             f"Records have up to {most}. Training reads the first of each, and scores count any.",
         )
-    if empty := max(answer.empty, figures.unanswered if figures else 0):
-        records = counted(empty, "record")
+        if without := figures.unanswered - answer.empty:
+            records = counted(without, "record")
+            notes += (f"In {records} there is none, so the empty answer is the right one.",)
+    if answer.empty:
+        records = counted(answer.empty, "record")
         return (*notes, f"The answer of {records} is empty. Give every record an answer.")
     return notes
 

@@ -20,6 +20,7 @@ class SquadExactMatch(MeanMetric):
         "as for SQuAD, for tasks with this metric"
     )
     needs: ClassVar[Needs] = "answers"
+    counts_no_answer: ClassVar[bool] = True
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         return (float(squad_words(given) == squad_words(right)),)

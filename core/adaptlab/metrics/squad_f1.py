@@ -25,6 +25,7 @@ class SquadF1(MeanMetric):
         "for tasks with this metric"
     )
     needs: ClassVar[Needs] = "answers"
+    counts_no_answer: ClassVar[bool] = True
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         return (token_f1(squad_words(given), squad_words(right)),)

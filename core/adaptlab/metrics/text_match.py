@@ -18,6 +18,7 @@ class TextMatch(MeanMetric):
         "the share of decoded answers that equal the right one as texts, for tasks with this metric"
     )
     needs: ClassVar[Needs] = "answers"
+    counts_no_answer: ClassVar[bool] = True
     learnable_from: ClassVar[float] = 0.5
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:

@@ -23,6 +23,7 @@ class TokenF1(MeanMetric):
         "the overlap of the words of given and right answers, for tasks with this metric"
     )
     needs: ClassVar[Needs] = "answers"
+    counts_no_answer: ClassVar[bool] = True
 
     def of_answer(self, given: str, right: str) -> tuple[float, ...]:
         return (token_f1(answer_words(given), answer_words(right)),)

@@ -20,6 +20,7 @@ from adaptlab.records.text_units import TEXT_UNITS
 from adaptlab.text.chat import BadChat
 from adaptlab.text.clusters import Groups
 from adaptlab.text.encoding import (
+    NO_END,
     Encoded,
     LeavesNothing,
     cut,
@@ -472,10 +473,9 @@ class _Reader:
                 f"{place}. Leave these records out, or change one of the choices."
             )
             return Problem("/task/label/words", "equal_choices", detail)
-        detail = (
-            f"{fault} This concerns {count:,} records; {place}. End the prompt with fixed text, "
-            "and begin the answer with a space."
-        )
+        usual = "End the prompt with fixed text, and begin the answer with a space."
+        advice = {NO_END: "Leave them out, or use another base model."}.get(fault, usual)
+        detail = f"{fault} This concerns {count:,} records; {place}. {advice}"
         return Problem("/task/prompt", "no_own_tokens", detail)
 
 

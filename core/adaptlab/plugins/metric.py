@@ -60,6 +60,7 @@ class Metric(ABC):
         text_unit: that of the text's length, of metrics that need the likelihood of text.
         reads: the form that right answers must have; another is refused with the job.
         reads_schema: true if answers can be checked by a JSON Schema.
+        counts_no_answer: true if the empty answer can be the right one.
         compares_bases: true if values on models with other tokenisers answer the same question.
     """
 
@@ -78,6 +79,7 @@ class Metric(ABC):
     text_unit: ClassVar[TextUnit] = "bytes"
     reads: ClassVar[AnswerForm | None] = None
     reads_schema: ClassVar[bool] = False
+    counts_no_answer: ClassVar[bool] = False
     compares_bases: ClassVar[bool] = False
 
     @abstractmethod
@@ -104,6 +106,8 @@ class Metric(ABC):
 
     def reads_answer(self, right: str) -> bool:
         """Return True if a right answer has the form that the metric reads."""
+        if self.needs == "answers" and not self.counts_no_answer and not right.strip():
+            return False
         return self.reads is None or FORMS[self.reads].has(right)
 
     @property

@@ -3,7 +3,7 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -98,6 +98,16 @@ class Task(DescribedFields, ABC):
         By default there is none, and a task is named by its name, dataset or knobs.
         """
         return None
+
+    @classmethod
+    def looked_up(cls, choice: Mapping[str, object], datasets: Datasets) -> Iterable[str]:
+        """Return names of datasets that follow from a choice without being in it.
+
+        Args:
+            choice: the task as a spec names it, unchecked.
+            datasets: those that are known, which can lead to others.
+        """
+        return ()
 
     @classmethod
     def has_right_answers(cls, task: Mapping[str, object]) -> bool:

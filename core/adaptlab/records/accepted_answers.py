@@ -15,6 +15,10 @@ MOST_ANSWERS = 256
 _BAR = "|"
 
 
+NO_ANSWER = ""
+"""The right answer of a question that has none, as SQuAD 2.0 counts it."""
+
+
 class NotAnswers(ValueError):
     """A value that does not hold right answers in the form of its task."""
 
@@ -22,22 +26,27 @@ class NotAnswers(ValueError):
 def accepted_in(value: str, several: Several) -> tuple[str, ...]:
     """Return the different right answers in a value, in their order.
 
-    Numbers of a list are texts as they are written. Spaces belong to an answer.
+    Numbers of a list are texts as they are written. Spaces belong to an answer. An empty list has
+    the only right answer `NO_ANSWER`.
 
     Raises:
-        NotAnswers: there are none or too many, one is empty, or the value is other JSON.
+        NotAnswers: there are too many, one is empty, or the value is other JSON.
     """
     found = value.split(_BAR) if several == "bars" else _listed(value)
+    if not found:
+        return (NO_ANSWER,)
     answers = tuple(dict.fromkeys(found))
-    if not all(answer.strip() for answer in answers) or not 0 < len(answers) <= MOST_ANSWERS:
+    if not all(answer.strip() for answer in answers) or len(answers) > MOST_ANSWERS:
         raise NotAnswers(wanted(several))
     return answers
 
 
 def wanted(several: Several) -> str:
     """Return the form of such values, after "Give"."""
-    form = '"Lima|the city of Lima"' if several == "bars" else '["Lima", "the city of Lima"]'
-    return f"every record 1 to {MOST_ANSWERS} answers, none of them empty, such as {form}"
+    form = '"Lima|the city of Lima"'
+    if several == "list":
+        form = '["Lima", "the city of Lima"], or [] where there is none'
+    return f"every record up to {MOST_ANSWERS} answers, none of them empty, such as {form}"
 
 
 def answers_of_published(members: Mapping[str, object]) -> Sequence[object] | None:
@@ -56,8 +65,8 @@ def answers_of_published(members: Mapping[str, object]) -> Sequence[object] | No
 def published(given: object) -> object:
     """Return the right answers in a published form as a value of a record.
 
-    It is the only one of them, a list of several, or an empty text if there is none. An only answer
-    that could be taken for JSON is a list. Another value stays as it is.
+    It is the only one of them, a list of several, or an empty list if there is none, as in SQuAD
+    2.0. An only answer that could be taken for JSON is a list. Another value stays as it is.
     """
     if not isinstance(given, dict):
         return given
@@ -65,9 +74,7 @@ def published(given: object) -> object:
     if found is None or not all(isinstance(one, str) for one in found):
         return cast("object", given)
     texts = list(dict.fromkeys(cast("Sequence[str]", found)))
-    if len(texts) > 1 or (texts and _may_be_json(texts[0])):
-        return texts
-    return texts[0] if texts else ""
+    return texts[0] if len(texts) == 1 and not _may_be_json(texts[0]) else texts
 
 
 def texts_listed(value: str) -> tuple[str, ...] | None:
@@ -93,7 +100,7 @@ def _listed(value: str) -> list[str]:
         read = json.loads(value, parse_int=str, parse_float=str, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotAnswers(wanted("list")) from error
-    members = cast("list[object]", read) if isinstance(read, list) else []
+    members = cast("list[object]", read) if isinstance(read, list) else [read]
     texts = [member for member in members if isinstance(member, str)]
     if len(texts) < len(members):
         raise NotAnswers(wanted("list"))

@@ -55,7 +55,7 @@ class AnswerFacts(Value):
         answers: those of all records together.
         total_bytes: bytes of all answers in UTF-8.
         longest: bytes of the longest one.
-        unanswered: records without an answer.
+        unanswered: records without an answer; those with an empty list, and `empty` ones.
     """
 
     most: int

@@ -288,6 +288,7 @@ class _Answers:
         self._unanswered += not begin
         self._answers += bool(begin)
         self._bytes += size if begin else 0
+        self._most = max(self._most, int(bool(begin)))
         if begin and size > self._longest:
             self._longest = size
         return True
@@ -296,6 +297,7 @@ class _Answers:
         texts = texts_listed(value)
         if not texts:
             self._unanswered += texts is not None
+            self._lists += texts is not None
             return texts is not None
         try:
             sizes = [*map(_bytes_of, accepted_in(value, "list"))]
@@ -309,8 +311,8 @@ class _Answers:
         return True
 
     def facts(self) -> AnswerFacts | None:
-        """Return the figures, None without a list."""
-        if not self._lists:
+        """Return the figures, None without a list or an answer."""
+        if not self._lists or not self._answers:
             return None
         return AnswerFacts(
             most=self._most,

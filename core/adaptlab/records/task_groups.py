@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from adaptlab.records.facts import LONGEST_VALUE, RecordsFacts
+from adaptlab.records.facts import LONGEST_VALUE, MOST_WORDS, RecordsFacts
 from adaptlab.records.rendered_items import SPLIT, only_value
 from adaptlab.values import Value
 
@@ -14,6 +14,13 @@ NO_FILTER = "none"
 
 MEASURED = ("acc", "acc_norm", "acc_bytes", "exact_match")
 """The harness's metrics that are measured here."""
+
+MOST_MEMBERS = 128
+"""The most tasks of a group, and of a job with those of its groups."""
+
+
+GROUP_FIELD = "subtask"
+"""The field of a group's dataset that lists its tasks."""
 
 
 class GroupMetric(Value):
@@ -71,27 +78,47 @@ def group_records(
 ) -> Iterator[dict[str, str]]:
     """Yield the records of a dataset that lists the tasks of a group.
 
+    A record has several names behind the place of the first, so that the values of a large group
+    are few and the order of the harness is known.
+
     Raises:
-        ValueError: `metrics` are too many to be kept.
+        ValueError: tasks or `metrics` are too many to be kept.
     """
     known = tuple(one for one in metrics if one.metric in MEASURED)
     averaged = _METRICS.dump_json(known, exclude_defaults=True).decode()
-    if len(averaged) > LONGEST_VALUE:
-        raise ValueError(f"{group} has too many metrics to be averaged.")
+    listed = tuple(_listed(tasks))
+    if len(averaged) > LONGEST_VALUE or len(listed) > MOST_WORDS:
+        raise ValueError(f"{group} has too many tasks, or too many metrics to be averaged.")
     more = {"averaged": averaged} if known else {}
-    return ({"group": group, "subtask": task, "split": SPLIT, **more} for task in tasks)
+    return ({"group": group, GROUP_FIELD: names, "split": SPLIT, **more} for names in listed)
+
+
+def _listed(tasks: Iterable[str]) -> Iterator[str]:
+    """Yield texts of a place and the names from there on, in sorted order."""
+    text = ""
+    for place, task in enumerate(tasks):
+        if text and len(text) + len(task) < LONGEST_VALUE:
+            text += f" {task}"
+            continue
+        if text:
+            yield text
+        text = f"{place:03} {task}"
+    if text:
+        yield text
 
 
 def staged_group(facts: RecordsFacts, group: str) -> StagedGroup | None:
-    """Return the group that a dataset lists, its tasks sorted.
+    """Return the group that a dataset lists, None if it is another dataset.
 
-    It is None if it is another dataset.
+    The tasks of one that an earlier version staged, one per record, are sorted.
     """
-    field = facts.field("subtask")
+    field = facts.field(GROUP_FIELD)
     if field is None or field.values is None or only_value(facts, "group") != group:
         return None
     try:
         metrics = _METRICS.validate_json(only_value(facts, "averaged") or "[]")
     except ValidationError:
         metrics = ()
-    return StagedGroup(group, tuple(one.value for one in field.values), metrics)
+    listed = [one.value.split(" ") for one in field.values]
+    tasks = tuple(task for names in listed for task in (names[1:] or names))
+    return StagedGroup(group, tasks, metrics)

@@ -28,8 +28,7 @@ def group_interval(outcomes: Sequence[Outcomes], *, by_size: bool, level: float 
     """
     sizes = [rows.shape[1] for rows in outcomes]
     weights = [float(size) if by_size else 1.0 for size in sizes]
-    by_task = np.stack([rows.mean(axis=1) for rows in outcomes], axis=1)
-    means = np.array([math.fsum(row * weights) / math.fsum(weights) for row in by_task])
+    means = np.array([_mean(seed, weights) for seed in zip(*outcomes, strict=True)])
     of_item = np.repeat(np.array(weights) / np.array(sizes), sizes)
     of_item *= of_item.size / of_item.sum()
     deviations = of_item * (np.concatenate(outcomes, axis=1) - means[:, None])
@@ -38,6 +37,13 @@ def group_interval(outcomes: Sequence[Outcomes], *, by_size: bool, level: float 
     return interval_of(
         replace(found, mean=float(means.mean()), items=items), means, evidence(means), level
     )
+
+
+def _mean(of_tasks: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> float:
+    """Return the weighted mean over tasks, rounded as lm-eval rounds it."""
+    shares = [float(items.sum()) / len(items) for items in of_tasks]
+    weighted = [share * weight for share, weight in zip(shares, weights, strict=True)]
+    return sum(weighted) / sum(weights)
 
 
 def _effective_items(

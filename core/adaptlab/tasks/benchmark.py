@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -29,7 +29,7 @@ from adaptlab.records.rendered_items import (
     item_of,
     rendering_of,
 )
-from adaptlab.records.task_groups import GroupMember, StagedGroup, staged_group
+from adaptlab.records.task_groups import MOST_MEMBERS, GroupMember, StagedGroup, staged_group
 from adaptlab.text.lengths import BYTES_PER_TOKEN, MeanBytes
 from adaptlab.text.splitting import SplitRule, SplitsByField
 from adaptlab.text.template import Template, TemplatePiece
@@ -37,8 +37,6 @@ from adaptlab.text.tokeniser import BYTES_VOCABULARY
 from adaptlab.values import Name, Value
 
 MOST_TASKS = 64
-MOST_PARTS = 128
-"""Limit of tasks with those of groups."""
 MOST_SHOTS = 64
 USUAL_ANSWER = 128
 """The most tokens of a choice, if the spec does not say otherwise."""
@@ -122,6 +120,18 @@ class Benchmark(TextTask):
     def has_right_answers(cls, task: Mapping[str, object]) -> bool:
         """Return False for whole texts, which alone have a metric."""
         return task.get("metric") is None
+
+    @classmethod
+    def looked_up(cls, choice: Mapping[str, object], datasets: Datasets) -> Iterable[str]:
+        """Return the datasets of its tasks, of groups and of the tasks in them."""
+        try:
+            chosen = cls.model_validate(choice)
+        except ValueError:  # of another version
+            return ()
+        if chosen.dataset:
+            return ()
+        tasks = (*chosen.tasks, *(task for _, task, _ in chosen._named(datasets)))
+        return {dataset_of(task, chosen.shots, chosen.limit) for task in tasks}
 
     @classmethod
     def own_label(cls, task: Mapping[str, object]) -> str | None:
@@ -390,6 +400,9 @@ def _problems_of_groups(tasks: Sequence[str]) -> Iterator[Problem]:
     if twice := next((task for task, count in Counter(tasks).items() if count > 1), None):
         detail = f"{twice} occurs twice, once in a group. Name it or the group."
         yield Problem("/tasks", "task_twice", detail)
-    if len(tasks) > MOST_PARTS:
-        detail = f"The groups have {len(tasks)} tasks. Name at most {MOST_PARTS}."
-        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_PARTS,))
+    if len(tasks) > MOST_MEMBERS:
+        detail = (
+            f"With those of groups, {len(tasks)} tasks are named, and {MOST_MEMBERS} are the limit "
+            "of an entry. Put some groups into another entry of evaluation.tasks."
+        )
+        yield Problem("/tasks", "too_many_tasks", detail, nearest=(MOST_MEMBERS,))

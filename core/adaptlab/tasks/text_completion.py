@@ -46,7 +46,8 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     follow from the right answers.
 
     If records have several right answers, training has the first one, and exact match and metrics
-    that compare answers any of them.
+    that compare answers any of them. Where they have none, as some questions of SQuAD 2.0, the
+    empty answer is the right one.
     """
 
     title: ClassVar[str] = "Text completion"
@@ -96,15 +97,32 @@ class TextCompletion(WrittenAnswers, PromptedTask):
     def fits(self, facts: RecordsFacts) -> Iterator[Problem]:
         field = facts.field(self.answer.field)
         assert field is not None
-        if empty := max(field.empty, field.answers.unanswered if field.answers else 0):
+        without = field.answers.unanswered - field.empty if field.answers else 0
+        if field.empty:
             detail = (
-                f"{empty:,} records of {facts.name!r} have an empty {field.name!r}. Give every "
-                "record an answer; where a question has none, a text that says so."
+                f"{field.empty:,} records of {facts.name!r} have an empty {field.name!r}. Give "
+                "every record an answer; where a question has none, a text that says so, or `[]` "
+                "with `several: list`. SQuAD's objects become that when they are uploaded again."
             )
             yield Problem("/answer/field", "empty_answers", detail)
         elif self.answer.several is None:
             yield from self.unread_answers(facts)
             yield from self._unread_lists(facts.name, field)
+        elif without:
+            yield from self._misfits_without_answers(facts.name, without)
+
+    def _misfits_without_answers(self, dataset: str, count: int) -> Iterator[Problem]:
+        """Yield the problem of missing answers that are not read as such."""
+        metric = self.own_metric()
+        if self.answer.several == "bars":
+            detail = f"{count:,} records of {dataset!r} have an empty list. Set `several: list`."
+            yield Problem("/answer/several", "empty_answers", detail)
+        elif metric is not None and not metric.counts_no_answer:
+            detail = (
+                f"{count:,} records of {dataset!r} have no right answer, which {self.metric} "
+                "cannot count. Use squad_f1, squad_exact_match, token_f1 or text_match."
+            )
+            yield Problem("/metric", "empty_answers", detail)
 
     def _unread_lists(self, dataset: str, field: FieldFacts) -> Iterator[Problem]:
         """Yield the problem of lists of answers that would be read as text.

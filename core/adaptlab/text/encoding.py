@@ -17,6 +17,10 @@ from adaptlab.text.tokeniser import TokenisedText, Tokeniser
 Keep = Literal["start", "end"]
 
 
+NO_END = "The tokeniser has no token that ends a text, by which no answer is given."
+"""The error of an empty answer, without a token of its own."""
+
+
 class LeavesNothing(ValueError):
     """A prompt or an answer without a token of its own."""
 
@@ -46,15 +50,17 @@ def encoded(tokeniser: Tokeniser, prompt: str, answer: str, *, ends: bool) -> En
     Args:
         tokeniser: the model's.
         prompt: the text that the model reads.
-        answer: the text that follows it.
+        answer: the text that follows it; if it is empty, the end token is the answer.
         ends: whether a token that ends a text follows the answer, if the tokeniser has one.
 
     Raises:
         LeavesNothing: the prompt or the answer has no token of its own.
     """
     tokens = tokeniser.tokens(prompt + answer)
-    start, joins = _start_of_answer(tokens, prompt)
     end = (tokeniser.end,) if ends and tokeniser.end is not None else ()
+    if not answer and not end:
+        raise LeavesNothing(NO_END)
+    start, joins = _start_of_answer(tokens, prompt, may_be_empty=not answer)
     return Encoded(tokens.ids[:start], (*tokens.ids[start:], *end), joins)
 
 
@@ -169,14 +175,16 @@ def encoded_turn(tokeniser: Tokeniser, turn: RenderedChat) -> Encoded:
     return Encoded(tokens.ids[:start], answer, joins)
 
 
-def _start_of_answer(tokens: TokenisedText, prompt: str) -> tuple[int, bool]:
+def _start_of_answer(
+    tokens: TokenisedText, prompt: str, *, may_be_empty: bool = False
+) -> tuple[int, bool]:
     """Return the first token of an answer, and whether it joins the prompt."""
     asked, count = len(prompt.rstrip(" ")), len(tokens.ids)
     start = next((place for place, end in enumerate(tokens.ends) if end > asked), count)
     joins = start < count and tokens.starts[start] < asked
     if start == 0:
         raise LeavesNothing("No token of the prompt comes before the answer.")
-    if start + joins == count:
+    if start + joins == count and not may_be_empty:
         raise LeavesNothing("The answer has no token of its own.")
     return start, joins
 

@@ -392,8 +392,12 @@ def _names_splits(field: FieldFacts) -> bool:
 
 
 def _is_label(field: FieldFacts, records: int) -> bool:
-    if field.answers and field.answers.most > 1 and field.name.lower() not in LABELS:
-        return False  # several of a list's members can be right
+    if (
+        field.answers
+        and field.name.lower() not in LABELS
+        and (field.answers.most > 1 or field.answers.unanswered > field.empty)
+    ):
+        return False  # several of a list's members can be right, or none
     values = labels_of(field)
     return (
         1 < len(values) <= MOST_WORDS

@@ -1,12 +1,13 @@
-"""Retention of rows, and gain against it, from the scores of their jobs."""
+"""Retention, gain and group scores of rows, from the scores of their jobs."""
 
 from collections.abc import Sequence
 
 from adaptlab.comparisons.comparison import Comparison
 from adaptlab.comparisons.drift import drifts
 from adaptlab.comparisons.frontier import Frontier, PlacedRow, frontier
+from adaptlab.comparisons.group_scores import group_scores
 from adaptlab.comparisons.retention import gained, old_tasks, retention
-from adaptlab.comparisons.table_comparison import MethodRetention
+from adaptlab.comparisons.table_comparison import MethodGroups, MethodRetention
 from adaptlab_services.comparisons.comparison_rows import ComparedRow
 from adaptlab_services.results.scored_jobs import watched_scores
 
@@ -21,6 +22,17 @@ def kept(row: ComparedRow, level: float) -> MethodRetention | None:
         return None
     place = {"method": row.method, "label": row.label, "budget": row.budget}
     return MethodRetention.model_validate({**place, "tasks": tasks, "drift": drift})
+
+
+def of_groups(row: ComparedRow, level: float) -> MethodGroups | None:
+    """Return the row's scores of groups, None if no whole group is watched."""
+    spec = row.jobs[0].spec
+    if not spec.evaluation_groups:
+        return None
+    watched = watched_scores(row.jobs)
+    scores = group_scores(spec.evaluation_groups, spec.evaluation_tasks, watched, level)
+    place = {"method": row.method, "label": row.label, "budget": row.budget}
+    return MethodGroups.model_validate({**place, "groups": scores}) if scores else None
 
 
 def _placed(row: ComparedRow) -> PlacedRow | None:

@@ -29,7 +29,7 @@ from adaptlab_services.comparisons.comparison_inputs import (
     Strictness,
     TableInputs,
 )
-from adaptlab_services.comparisons.comparison_retention import frontiers, kept
+from adaptlab_services.comparisons.comparison_retention import frontiers, kept, of_groups
 from adaptlab_services.comparisons.comparison_rows import (
     ComparedRow,
     alone_of,
@@ -262,6 +262,7 @@ def compared_table(table: ComparedTable, strictness: Strictness) -> TableCompari
         seen=table.seen,
         retention=tuple(one for row in table.rows if (one := kept(row, strictness.level))),
         frontiers=frontiers(table.rows, comparison),
+        groups=tuple(one for row in table.rows if (one := of_groups(row, strictness.level))),
     )
     return with_reports(found)
 

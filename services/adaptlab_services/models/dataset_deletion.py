@@ -1,5 +1,6 @@
 """Deletion of datasets that nothing needs any more."""
 
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -8,8 +9,9 @@ from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from adaptlab.errors import InvalidSpec, Problem
-from adaptlab.plugins.dataset import AnyReference
+from adaptlab.plugins.dataset import AnyReference, Datasets
 from adaptlab.plugins.generated_words import NAME as GENERATED
+from adaptlab.plugins.task import TASKS
 from adaptlab_db.job_states import ACTIVE_STATES, LOST_STATES
 from adaptlab_db.tables import BaseModel, Dataset, Job, Json, Study
 from adaptlab_db.visibility import ACROSS_PROJECTS
@@ -24,6 +26,7 @@ NEXT_STEP = (
     "needs the datasets that it was trained on."
 )
 _BY_DIGEST = "$.**.dataset ? (@.digest == $digest)"
+_WITH_TASKS = "$.** ? (exists(@.name) && exists(@.tasks))"
 _BY_NAME = "$.**.dataset ? (@ == $name)"
 
 
@@ -162,12 +165,8 @@ def _uses(session: Session, place: _Place, *, has_twin: bool) -> Iterator[str]:
         .where(_mentions(Job.resolved_spec, _BY_DIGEST, place))
         .order_by(BaseModel.name)
     )
-    studies = (
-        select(Study.name)
-        .where(Study.project_id == place.project_id, Study.cancelled_at.is_(None))
-        .where(_mentions(Study.spec, _BY_NAME, place))
-        .order_by(Study.name)
-    )
+    here = (Study.project_id == place.project_id, Study.cancelled_at.is_(None))
+    naming = select(Study.name).where(*here, _mentions(Study.spec, _BY_NAME, place))
     jobs = (
         select(Job.id)
         .where(Job.project_id == place.project_id, Job.state.in_(ACTIVE_STATES))
@@ -181,9 +180,36 @@ def _uses(session: Session, place: _Place, *, has_twin: bool) -> Iterator[str]:
 
     if not has_twin:
         yield from named(names(bases), "base model", "base models")
-    yield from named(names(studies), "study", "studies")
+    studies = {*names(naming), *_watching(session, place, here)}
+    yield from named(sorted(studies), "study", "studies")
     if not has_twin:
         yield from named(names(jobs), "unfinished job", "unfinished jobs")
+
+
+def _watching(
+    session: Session, place: _Place, here: Sequence[ColumnElement[bool]]
+) -> Iterator[str]:
+    """Yield studies that look the dataset up by the name of a standard task."""
+    path = cast(_WITH_TASKS, JSONPATH)
+    query = select(Study.name, func.jsonb_path_query_array(Study.spec, path))
+    query = query.where(*here, func.jsonb_path_exists(Study.spec, path))
+    studies = session.execute(query, execution_options=ACROSS_PROJECTS).all()
+    found = {name: _looked_up(choices, {}) for name, choices in studies}
+    groups = datasets.facts_in(session, place.project_id, set[str]().union(*found.values()))
+    for name, choices in studies:
+        if place.name in found[name] or place.name in _looked_up(choices, groups):
+            yield name
+
+
+def _looked_up(choices: Sequence[object], known: Datasets) -> set[str]:
+    """Return the datasets that tasks lead to; lists of tasks are passed over."""
+    tasks = (typing.cast("Json", one) for one in choices if isinstance(one, dict))
+    return {
+        name
+        for task in tasks
+        if task["name"] in TASKS.names()
+        for name in TASKS.get(task["name"]).looked_up(task, known)
+    }
 
 
 def _mentions(

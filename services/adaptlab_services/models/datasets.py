@@ -1,6 +1,6 @@
 """Datasets of words and of records; a list of words is generated."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -25,6 +25,7 @@ from adaptlab.plugins.generated_words import generated_words
 from adaptlab.plugins.text_task import LONGEST_ITEM
 from adaptlab.records.facts import FieldFacts, RecordsFacts
 from adaptlab.records.file_reading import Reading
+from adaptlab.records.task_groups import GROUP_FIELD
 from adaptlab.studies.study_drafts import DraftBase
 from adaptlab.text.fitting import ASKS, Roles, limits_in_bytes, roles_of, task_document
 from adaptlab.text.lengths import MeanBytes
@@ -328,6 +329,20 @@ def records_facts(session: Session, name: str) -> RecordsFacts | None:
     row = nearest(session, [(row.project_id, row.shared_from, row) for row in rows])
     assert row is not None
     return _records_facts(row)
+
+
+def facts_in(
+    session: Session, project_id: int, names: Collection[str]
+) -> Mapping[str, RecordsFacts]:
+    """Return the facts about some groups of standard tasks of a project.
+
+    Other names are left out. The project need not be visible.
+    """
+    is_group = Dataset.fields.contains([{"name": GROUP_FIELD}])
+    query = select(Dataset).where(Dataset.project_id == project_id, Dataset.name.in_(names))
+    whole = query.where(is_group).options(undefer(Dataset.field_values), undefer(Dataset.buckets))
+    rows = session.scalars(whole, execution_options=ACROSS_PROJECTS)
+    return {row.name: _records_facts(row) for row in rows}
 
 
 def mean_bytes(session: Session) -> MeanBytes:

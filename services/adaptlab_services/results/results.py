@@ -211,7 +211,7 @@ def evaluations(session: Session, job_id: UUID, attached: bool | None = None) ->
         not_carried=_not_carried(session, job_id, attempt),
         retention=kept,
         drift=drift,
-        groups=_groups(session, job_id) if attached is None else (),
+        groups=groups(session, job_id) if attached is None else (),
     )
 
 
@@ -259,15 +259,15 @@ def _kept(
     return found, drifts(scored)
 
 
-def _groups(session: Session, job_id: UUID) -> tuple[GroupScore, ...]:
+def groups(session: Session, job_id: UUID) -> tuple[GroupScore, ...]:
     """Return the scores of groups; outcomes are only read if there are any."""
     spec = Job.resolved_spec
-    groups, tasks = session.execute(
+    staged, tasks = session.execute(
         select(spec["evaluation_groups"], spec["evaluation_tasks"]).where(Job.id == job_id)
     ).one()
-    if not groups:
+    if not staged:
         return ()
-    known = [TaskGroup.model_validate(one) for one in groups]
+    known = [TaskGroup.model_validate(one) for one in staged]
     names = {tasks[place]["name"] for one in known for place in one.tasks}
     is_member = EvaluationRow.task_name.in_(names)
     scored = adapted_scores(session, [job_id], is_member, detached=True).get(job_id, [])

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session, sessionmaker
 
+from adaptlab.comparisons.group_scores import GroupScore
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.runs.events import ReplicateResult
 from adaptlab_answers.jobs import JobView
@@ -87,6 +88,11 @@ class ServerStudyResults:
         """Return the scores of a job's adapted models."""
         with self._sessions() as session:
             return results.evaluations(session, job_id, attached=True).data
+
+    def group_scores(self, job_id: UUID) -> Sequence[GroupScore]:
+        """Return the scores of groups of standard tasks of a job."""
+        with self._sessions() as session:
+            return results.groups(session, job_id)
 
     def replicates(self, job_id: UUID) -> Sequence[ReplicateResult]:
         """Return the replicates of a job."""

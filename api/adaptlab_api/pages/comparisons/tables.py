@@ -19,6 +19,7 @@ from adaptlab.comparisons.table_comparison import (
     ComparedMethod,
     MethodCarried,
     MethodDiagnosis,
+    MethodGroups,
     MethodMetric,
     MissingScores,
     TableComparison,
@@ -215,6 +216,7 @@ class TableView:
     retention: RetentionTable | None
     drift: tuple[tuple[str, str, TextDrift], ...]
     frontiers: tuple[Frontier, ...]
+    groups: tuple[MethodGroups, ...]
     carried: tuple[MethodCarried, ...]
     has_curves: bool
     metric: Metric | None
@@ -273,6 +275,7 @@ def _table(
         retention=_retention(table),
         drift=tuple(_drift(table)),
         frontiers=table.frontiers,
+        groups=table.groups,
         carried=table.carried,
         has_curves=bool(comparison) and len(comparison.cells) > 1 and bool(comparison.curves),
         metric=metric_named(metric_of(table)),

@@ -98,8 +98,8 @@ def _print(bundle: "CheckedBundle") -> None:
     print(f"- {bundle.members} members match the digests in the manifest.")
     print(f"- {bundle.numbers:,} numbers of the claim follow from the outcomes and specs.")
     print("- Tables and texts match the claim.")
-    print("- Not checked: diagnoses, retention and trials, which are as the server reported them;")
-    print("  the contents of Parquet files and plots, beyond their digests.")
+    print("- Not checked: diagnoses, retention, groups of tasks and trials, which are as the")
+    print("  server reported them; contents of Parquet files and plots, beyond their digests.")
     for table in bundle.claim.tables:
         for cell in table.comparison.cells if table.comparison else ():
             budget = "" if cell.budget is None else f" at {cell.budget:,}"

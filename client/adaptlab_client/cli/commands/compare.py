@@ -31,6 +31,7 @@ TAKEN = ("method", "context tokens", "stored bits", "forward passes", "backward 
 CARRIED = ("method", "base model", "alone", "with it", "change", "over seeds", "guessing")
 DRIFTED = ("method", "texts", "KL, nats per token", "change, bits per byte")
 RETAINED = ("method", "old task", "retention")
+GROUPED = ("method", "group", "tasks", "items", "mean and interval", "base alone")
 MOST_CHANGES = 12
 """Changes of old skills, and their retentions, that are listed without `--all-pairs`."""
 FORGOTTEN = ("method", "task of the base", "before", "after", "change", "over seeds")
@@ -152,6 +153,7 @@ def _print(comparison: "JobComparison", *, all_pairs: bool) -> None:
         _print_taken(table)
         _print_forgetting(table, all_pairs=all_pairs)
         _print_retention(table, all_pairs=all_pairs)
+        _print_groups(table)
         _print_carried(table)
         left_out = (entry.text for entry in table.missing if entry.state == "skipped")
         _print_lines("Left out", left_out)
@@ -327,6 +329,17 @@ def _print_taken(table: "TableComparison") -> None:
 
 def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
+
+
+def _print_groups(table: "TableComparison") -> None:
+    rows = [
+        [_title(entry.label), one.title, one.tasks, one.items, one.figure,
+         "" if one.alone is None else f"{100 * one.alone.mean:.1f} %"]
+        for entry in table.groups for one in entry.groups
+    ]  # fmt: skip
+    if rows:
+        print("\nGroups of standard tasks")
+        print_table(GROUPED, rows)
 
 
 def _print_carried(table: "TableComparison") -> None:
