@@ -234,7 +234,7 @@ def test_the_secret_is_kept_by_nobody(
 
 @pytest.fixture
 def few(settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    """A server that allows few wrong tokens and few reads, whose buckets never fill up."""
+    """A server with few wrong tokens and reads, whose buckets never fill."""
     now = round(time.time() * 1000)
     monkeypatch.setattr("adaptlab_api.limits.buckets._now", lambda: now)
     limits = {"wrong_tokens_per_minute": 2, "read_rate": 1, "read_burst": 8}

@@ -77,7 +77,7 @@ def test_scalars_of_json_become_the_text_with_which_they_are_written():
 
 
 def test_nulls_and_missing_keys_are_empty_and_objects_are_json():
-    """As Parquet is read: many published files have optional keys and nested values."""
+    """As Parquet is read: published files have optional and nested values."""
     lines = b'{"a":"x","b":{"id":3,"l":[null]}}\n{"a":null,"b":[{"c":"\\u00e9"},["d"]]}\n{"b":""}'
     assert read("jsonl", lines) == [
         {"a": "x", "b": '{"id": "3", "l": [null]}'},

@@ -117,7 +117,11 @@ class Gatherer(CanonicalLines):
         self._last_until = 0
 
     def add(self, record: Record) -> bytes:
-        """Add a record and return its canonical line, as `CanonicalLines.add` does."""
+        """Add a record and return its canonical line.
+
+        Raises:
+            InvalidSpec: it exceeds a limit.
+        """
         line = super().add(record)
         self._hashes += hashlib.blake2b(line, digest_size=_HASH_BYTES).digest()
         self._last.append(record)
@@ -279,6 +283,7 @@ class _Answers:
         self._answers += len(values)
         self._bytes += sum(sizes)
         self._longest = max(self._longest, *sizes)
+        self._most = max(self._most, 1)
         return True
 
     def _add(self, value: str, size: int) -> bool:

@@ -53,7 +53,7 @@ class PairedDifference(Value):
         return self.model_copy(update={"low": min(self.low, 0.0), "high": max(self.high, 0.0)})
 
     def up_to_zero(self) -> "PairedDifference":
-        """Return the difference with limits that end at 0: the second is shown to beat the first.
+        """Return the difference with limits that end at 0: the second is ahead.
 
         If the seeds of one beat the other's more often than not, the median difference is above 0.
         The tests of that are another evidence than the limits, so without this one may say what the
