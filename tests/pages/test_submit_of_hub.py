@@ -54,6 +54,7 @@ def test_a_form_fetches_its_dataset(admin: TestClient) -> None:
     fields = pasted(admin, JOB, "/jobs/new")
     preview = forms.sent(admin, "/jobs/new/preview", fields)
     assert "a preview fetches nothing" in forms.answered(preview.text)
+    assert "to fix" not in preview.text  # as of the refusals below
     assert admin.get("/v1/hub-fetches").json()["data"] == []
     made = forms.sent(admin, "/jobs/new", fields)
     assert made.status_code == 303, made.text
@@ -69,6 +70,7 @@ def test_what_the_hub_lacks_is_said_beside_the_field(admin: TestClient) -> None:
     refused = forms.sent(admin, "/jobs/new", fields)
     assert refused.status_code == 422
     assert "has no dataset lab/none" in forms.fault_at(refused.text, "/task/dataset")
+    assert "1 error to fix" in refused.text
     assert 'value="hub:lab/none"' in refused.text
 
 
