@@ -99,6 +99,9 @@ def test_a_name_without_a_form_needs_one(api: TestClient, root: Path) -> None:
     problem = refusal(add(api, "library/reviews.txt"))
     assert (problem["pointer"], problem["code"]) == ("/format", "unknown_form")
     assert add(api, "library/reviews.txt", format="csv").status_code == 201
+    (root / "reviews.txt").rename(root / "reviews.csv.gz")
+    packed = refusal(add(api, "library/reviews.csv.gz"))
+    assert packed["detail"] == "'reviews.csv.gz' is compressed (gzip). Unpack it."
 
 
 PATHS: dict[str, tuple[object, str]] = {

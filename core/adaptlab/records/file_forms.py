@@ -1,6 +1,7 @@
 """Forms of files with records, and what the names of files say."""
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Literal, cast, get_args
 
@@ -19,6 +20,21 @@ FileOfServer = Annotated[str, Field(pattern=f"/|^{HUB_PREFIX}", max_length=LONGE
 ENDS = "in .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .xlsx"
 
 
+_UNREAD: Mapping[str, str] = {
+    "xls": "an old workbook of Excel. Save it as .xlsx",
+    "gz": "compressed (gzip). Unpack it",
+    "bz2": "compressed (bzip2). Unpack it",
+    "xz": "compressed (xz). Unpack it",
+    "zst": "compressed (zstd). Unpack it",
+    "zip": "an archive. Unpack it",
+    "pdf": "a PDF. Give a table",
+    "pkl": "a pickle, which is never loaded. Save it as Parquet or CSV",
+    "npy": "an array of NumPy. Save it as Parquet or CSV",
+    "feather": "Arrow (Feather). Save it as Parquet",
+}
+"""Forms that are not read, by the end of the name."""
+
+
 def is_file(name: str) -> bool:
     """Return True for a file of the server or a name on the hub."""
     return "/" in name or name.startswith(HUB_PREFIX)
@@ -31,7 +47,14 @@ def dataset_name(path: PurePath) -> str:
 
 
 class UnknownForm(ValueError):
-    """A file whose name does not show its form."""
+    """A file whose name does not show its form.
+
+    `other` says what it is and what to do if the name shows a form that is not read.
+    """
+
+    def __init__(self, message: str, other: str | None) -> None:
+        super().__init__(other or message)
+        self.other = other
 
 
 def form_of(path: PurePath, wanted: FileForm | None = None) -> FileForm:
@@ -45,7 +68,8 @@ def form_of(path: PurePath, wanted: FileForm | None = None) -> FileForm:
     if wanted is None and suffix not in FORMS:
         raise UnknownForm(
             f"The form of {path.name!r} is not known by its name. Add --format with one of "
-            f"{', '.join(FORMS)}, or let the name end {ENDS}."
+            f"{', '.join(FORMS)}, or let the name end {ENDS}.",
+            f"{path.name!r} is {_UNREAD[suffix]}." if suffix in _UNREAD else None,
         )
     return wanted or cast("FileForm", suffix)
 
@@ -53,15 +77,15 @@ def form_of(path: PurePath, wanted: FileForm | None = None) -> FileForm:
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"PK\x03\x04", "a workbook or another archive. Give its form, xlsx, or unpack it"),
     (b"PAR1", "Parquet. Give its form, parquet"),
-    (b"\xd0\xcf\x11\xe0", "an old workbook of Excel. Save it as .xlsx"),
-    (b"\x1f\x8b", "compressed (gzip). Unpack it"),
-    (b"BZh", "compressed (bzip2). Unpack it"),
-    (b"\xfd7zXZ", "compressed (xz). Unpack it"),
-    (b"(\xb5/\xfd", "compressed (zstd). Unpack it"),
-    (b"%PDF", "a PDF. Give a table"),
-    (b"\x80\x04\x95", "a pickle, which is never loaded. Save it as Parquet or CSV"),
-    (b"\x93NUMPY", "an array of NumPy. Save it as Parquet or CSV"),
-    (b"ARROW1", "Arrow (Feather). Save it as Parquet"),
+    (b"\xd0\xcf\x11\xe0", _UNREAD["xls"]),
+    (b"\x1f\x8b", _UNREAD["gz"]),
+    (b"BZh", _UNREAD["bz2"]),
+    (b"\xfd7zXZ", _UNREAD["xz"]),
+    (b"(\xb5/\xfd", _UNREAD["zst"]),
+    (b"%PDF", _UNREAD["pdf"]),
+    (b"\x80\x04\x95", _UNREAD["pkl"]),
+    (b"\x93NUMPY", _UNREAD["npy"]),
+    (b"ARROW1", _UNREAD["feather"]),
     (
         b"version https://git-lfs.github.com",
         "a pointer of Git LFS and not the file itself. Fetch it with `git lfs pull`",

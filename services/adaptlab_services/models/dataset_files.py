@@ -158,7 +158,8 @@ def _form(new: RecordsFromFile) -> FileForm:
     try:
         return form_of(PurePath(new.file), new.format)
     except UnknownForm as error:
-        detail = f"The form of the file is not known by its name. Give `format`, or end it {ENDS}."
+        usual = f"The form of the file is not known by its name. Give `format`, or end it {ENDS}."
+        detail = error.other or usual
         raise InvalidSpec(Problem("/format", "unknown_form", detail)) from error
 
 

@@ -197,7 +197,7 @@ def _form(path: str, pointer: str) -> FileForm:
     try:
         return form_of(PurePath(path))
     except UnknownForm as error:
-        detail = (
+        detail = error.other or (
             f"The form of {path!r} is not known by its name. Let it end {ENDS}, or add the file "
             "with `adaptlab datasets add`, which has --format, and name that dataset."
         )

@@ -61,7 +61,7 @@ class SentFile:
             given = None if wanted is None else valid(_FORM, json.dumps(wanted).encode())
             return form_of(PurePath(self.file), given)
         except UnknownForm as error:
-            detail = (
+            detail = error.other or (
                 f"The form of {self.file!r} is not known by its name. Choose it, or end it {ENDS}."
             )
             raise InvalidSpec(Problem("/format", "unknown_form", detail)) from error
