@@ -142,7 +142,7 @@ def _text(place: int, field: str, value: object) -> str:
         case int() | float():
             what = "a number that is too large or not finite"
         case _:
-            what = "no value of JSON"
+            what = "neither text nor a number"
     raise _wrong_value(place, field, what)
 
 
