@@ -20,7 +20,9 @@ def limited_points(difference: float, low: float, high: float) -> str:
 
 def _whole(difference: float) -> str:
     value = round(100 * difference)
-    return f"{value:+d}" if value or not difference else f"{100 * difference:+.1f}"
+    if not difference:
+        return "0"
+    return f"{value:+d}" if value else f"{100 * difference:+.1f}"
 
 
 def counted(count: int, noun: str) -> str:

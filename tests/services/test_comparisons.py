@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
@@ -34,10 +35,11 @@ from adaptlab.comparisons.diagnosis import Diagnosis
 from adaptlab.comparisons.table_comparison import TableComparison
 from adaptlab.comparisons.verdict import Verdict
 from adaptlab.errors import InvalidSpec
+from adaptlab.runs.events import Usage
 from adaptlab.specs.spec import PretrainSpec, ResolvedSpec
 from adaptlab.studies.study import StudyExtension
 from adaptlab_answers.comparisons import JobComparisonView, StudyComparisonView
-from adaptlab_db.tables import BaseModel, Job
+from adaptlab_db.tables import AttemptRow, BaseModel, Job
 from adaptlab_services.comparisons import comparisons
 from adaptlab_services.comparisons.comparisons import Strictness
 from adaptlab_services.errors import Absent
@@ -48,6 +50,13 @@ from adaptlab_services.studies import studies
 from adaptlab_services.studies.studies import Rules
 
 Sessions = sessionmaker[Session]
+USED = Usage(
+    training_seconds=10,
+    training_steps=5,
+    evaluation_seconds=3,
+    peak_memory_bytes=1,
+    base_memory_bytes=1,
+)
 AS_ALWAYS = Strictness()
 LORA = {"name": "lora", "rank": 1}
 METHODS = ("frozen", "full_finetuning", "prefix_tuning", "lora")
@@ -717,3 +726,20 @@ def test_a_job_says_whether_it_is_reversible(
         session.execute(replaced)
         (other,) = results.evaluations(session, job).retention
         assert other.reversible is None, "another base model has the name"
+
+
+def test_the_time_of_a_job_counts_the_attempts_that_it_continued(
+    sessions: Sessions, ada: Principal
+) -> None:
+    job = submit(sessions, ada, method=LORA, seeds=2, budget={"trainable_parameters": 32})
+    run_all(sessions, as_known)
+    with sessions.begin() as session:
+        last = session.get_one(AttemptRow, (job, 1))
+        assert results.job_seconds(session, [job]) == {}
+        last.usage = USED.model_dump()
+        paused = AttemptRow(job_id=job, attempt=0, worker_id=last.worker_id, outcome="paused")
+        paused.first_step_at = last.started_at - timedelta(seconds=60)
+        paused.ended_at = last.started_at
+        session.add(paused)
+        session.flush()
+        assert results.job_seconds(session, [job]) == {job: 73}

@@ -165,17 +165,27 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
 
 
 def job_seconds(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]:
-    """Return the seconds of training and evaluation of jobs' latest attempts.
+    """Return the seconds of training and evaluation of jobs, over their attempts.
 
-    Jobs without a measurement are left out.
+    An attempt that was paused or failed counts from its first step to its end. Jobs whose latest
+    attempt has no measurement are left out.
     """
     rows = session.execute(
-        select(AttemptRow.job_id, AttemptRow.usage)
-        .join(Job, (Job.id == AttemptRow.job_id) & (Job.attempt == AttemptRow.attempt))
-        .where(Job.id.in_(job_ids), AttemptRow.usage.is_not(None))
+        select(AttemptRow, Job.attempt)
+        .join(Job, Job.id == AttemptRow.job_id)
+        .where(Job.id.in_(job_ids))
+        .order_by(AttemptRow.attempt)
     )
-    used = ((job_id, Usage.model_validate(usage)) for job_id, usage in rows)
-    return {job_id: usage.training_seconds + usage.evaluation_seconds for job_id, usage in used}
+    seconds: dict[UUID, float] = defaultdict(float)
+    measured: set[UUID] = set()
+    for row, latest in rows:
+        if row.usage is not None:
+            usage = Usage.model_validate(row.usage)
+            seconds[row.job_id] += usage.training_seconds + usage.evaluation_seconds
+            measured |= {row.job_id} if row.attempt == latest else set()
+        elif row.first_step_at is not None and row.ended_at is not None:
+            seconds[row.job_id] += (row.ended_at - row.first_step_at).total_seconds()
+    return {job_id: seconds[job_id] for job_id in measured}
 
 
 def evaluations(session: Session, job_id: UUID, attached: bool | None = None) -> Evaluations:
