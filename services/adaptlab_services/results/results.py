@@ -165,7 +165,7 @@ def attempts(session: Session, job_id: UUID) -> Attempts:
 
 
 def job_seconds(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float]:
-    """Return the seconds of training and evaluation of jobs, over their attempts.
+    """Return the seconds of training and evaluation by job, in all attempts.
 
     An attempt that was paused or failed counts from its first step to its end. Jobs whose latest
     attempt has no measurement are left out.
