@@ -161,7 +161,7 @@ def _nested(place: int, field: str, value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _wrong_value(place, field, "nested too deeply, or has no value of JSON") from error
+        raise _wrong_value(place, field, "nested too deeply, or holds what JSON cannot") from error
     _check_text(place, field, text)
     return text
 

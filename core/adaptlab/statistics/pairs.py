@@ -55,9 +55,8 @@ class PairedDifference(Value):
     def up_to_zero(self) -> "PairedDifference":
         """Return the difference with limits that end at 0: the second is ahead.
 
-        If the seeds of one beat the other's more often than not, the median difference is above 0.
-        The tests of that are another evidence than the limits, so without this one may say what the
-        other does not.
+        If seeds of one beat the other's more often than not, the median difference is above 0. That
+        is shown by other tests than the limits come from, so the limits may still contain 0.
         """
         return self.model_copy(update={"high": min(self.high, max(self.difference, 0.0))})
 

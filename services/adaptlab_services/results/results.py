@@ -170,19 +170,21 @@ def job_seconds(session: Session, job_ids: Collection[UUID]) -> dict[UUID, float
     An attempt that was paused or failed counts from its first step to its end. Jobs whose latest
     attempt has no measurement are left out.
     """
+    is_latest = (AttemptRow.attempt == Job.attempt).label("is_latest")
     rows = session.execute(
-        select(AttemptRow, Job.attempt)
+        select(AttemptRow.job_id, AttemptRow.usage, is_latest)
+        .add_columns(AttemptRow.first_step_at, AttemptRow.ended_at)
         .join(Job, Job.id == AttemptRow.job_id)
         .where(Job.id.in_(job_ids))
-        .order_by(AttemptRow.attempt)
     )
     seconds: dict[UUID, float] = defaultdict(float)
     measured: set[UUID] = set()
-    for row, latest in rows:
+    for row in rows:
         if row.usage is not None:
             usage = Usage.model_validate(row.usage)
             seconds[row.job_id] += usage.training_seconds + usage.evaluation_seconds
-            measured |= {row.job_id} if row.attempt == latest else set()
+            if row.is_latest:
+                measured.add(row.job_id)
         elif row.first_step_at is not None and row.ended_at is not None:
             seconds[row.job_id] += (row.ended_at - row.first_step_at).total_seconds()
     return {job_id: seconds[job_id] for job_id in measured}
